@@ -78,7 +78,7 @@ def record(
     deferred: bool,
     latest: LatestAnswer | None = None,
     is_looked_up: bool = False,
-    reopened: Reopened | None = None,
+    reopenable: Reopenable | None = None,
     check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
     """Record the intent. Returns its operation, and True if it is to be sent now as new.
@@ -86,7 +86,7 @@ def record(
     A call that is sent at once is committed when this returns, and claimed in the same commit, so that no other worker
     sends it. ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's
     transaction, unclaimed. From the approval limit on, the operation is unclaimed until its approval.
-    ``is_looked_up``: the caller has already looked the key up and found ``reopened``, or nothing. The unique
+    ``is_looked_up``: the caller has already looked the key up and found ``reopenable``, or nothing. The unique
     constraint catches a call in between.
 
     An operation that ``has_free_key`` is opened again. The same call sends the same bytes; a call with other
@@ -100,7 +100,7 @@ def record(
     # In a caller's transaction, the caller's commit decides.
     check = check or CommitCheck()
     must_look = not is_looked_up
-    is_new = is_looked_up and not deferred and reopened is None
+    is_new = is_looked_up and not deferred and reopenable is None
     # Receivers of other apps may write more.
     needs_transaction = precondition is not None or call.needs_approval(intent) or statements.has_receivers(Operation)
     if is_new and not needs_transaction:
@@ -110,7 +110,7 @@ def record(
 
     def write() -> tuple[Operation, bool]:
         nonlocal must_look
-        known = find(intent) if must_look else reopened.operation if reopened is not None else None
+        known = find(intent) if must_look else reopenable.operation if reopenable is not None else None
         # If this is repeated, another call with this key was faster, or the commit did take place.
         must_look = True
         if known is not None and not known.has_free_key:
@@ -128,14 +128,14 @@ def record(
             operation.state = OperationState.AWAITING_APPROVAL
         elif not deferred:
             fields = sending_fields(operation, new_token(), latest)
-            if known is not None and reopened is not None and reopened.key_is_known:
+            if known is not None and reopenable is not None and reopenable.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
             _set(operation, fields)
         if known is None:
             check.expect_insert(operation)
             statements.insert_one(operation, using=ledger_database())
-        elif not _reopen(known, operation, check):
+        elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
             call_attention(
@@ -223,7 +223,7 @@ def result(operation: Operation) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopenable:
     """An operation whose key is free, to be sent again."""
 
     operation: Operation
@@ -266,7 +266,7 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def _reopen(known: Operation, operation: Operation, check: CommitCheck) -> bool:
+def _write_reopened(known: Operation, operation: Operation, check: CommitCheck) -> bool:
     """Write the reopened operation if the row is as it was read. Returns False if another call was faster."""
     # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
     mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}

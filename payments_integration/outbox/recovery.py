@@ -162,7 +162,7 @@ def resolve_by_reading(claim: Claim) -> None:
         outcomes.needs_person(claim, f"what was found cannot be read: {error}")
 
 
-def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | None:
+def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable | None:
     """Return an operation whose key is free, to be sent as a first attempt; or None if it was executed.
 
     An executed one is linked to its object. While the key is younger than 23 hours at the provider, it protects
@@ -171,10 +171,10 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened |
     """
     is_same_place = operation.sent_to == conf.fingerprint(operation.account)
     if is_same_call and is_same_place and sending.is_key_known(operation):
-        return ledger.Reopened(operation, key_is_known=True)
+        return ledger.Reopenable(operation, key_is_known=True)
     verdict = find_forgotten_attempt(operation)
     if verdict is None:
-        return ledger.Reopened(operation, key_is_known=False)
+        return ledger.Reopenable(operation, key_is_known=False)
     claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
         message = _("This may have been executed before: %(why)s. If it was not, use another key.")

@@ -59,15 +59,17 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
         check.note_committed(known)
         return ledger.outcome_of(known)
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
-    reopened = None
+    reopenable = None
     if known is not None:
-        reopened = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
-        if reopened is None:
+        reopenable = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
+        if reopenable is None:
             known = ledger.find(intent) or known  # raises if it was executed for other arguments
             check.note_committed(known)
             return ledger.outcome_of(known)
     precondition = operations.CALLS[intent.operation].precondition(intent)
-    operation, is_new = _recorded(intent, precondition, deferred=False, may_read=True, reopened=reopened, check=check)
+    operation, is_new = _recorded(
+        intent, precondition, deferred=False, may_read=True, reopenable=reopenable, check=check
+    )
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return ledger.outcome_of(operation)
     return sending.send_now(operation)
@@ -108,7 +110,7 @@ def _recorded(
     *,
     deferred: bool,
     may_read: bool,
-    reopened: ledger.Reopened | None = None,
+    reopenable: ledger.Reopenable | None = None,
     check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
     """Record a call that was not known, as ``ledger.record``. ``may_read``: the mirror may be brought up to date."""
@@ -118,7 +120,7 @@ def _recorded(
             recovery.link_competitors(precondition, until=until)
         latest = None if deferred else _latest_answer(intent.account)
         record = partial(
-            ledger.record, intent, precondition, deferred=deferred, latest=latest, reopened=reopened, check=check
+            ledger.record, intent, precondition, deferred=deferred, latest=latest, reopenable=reopenable, check=check
         )
         try:
             # A call at once was looked up before, a deferred one only if it has a precondition.
