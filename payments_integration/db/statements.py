@@ -35,8 +35,8 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 @sensitive_variables()  # a report of an error would show payers
-def insert(row: Model, *, using: str) -> int:
-    """INSERT one row. Returns how many rows were inserted: 0 if the key is taken.
+def insert_if_free(row: Model, *, using: str) -> int:
+    """INSERT one row if its key is free. Returns how many rows were inserted: 0 if the key is taken.
 
     Only for plain fields: ``pre_save`` (``auto_now``) is not called. A taken key is not an error, because PostgreSQL
     would write the row to its log. MariaDB raises IntegrityError: its IGNORE would hide other errors too. DataError
@@ -70,7 +70,7 @@ def _insert(
         return int(cursor.rowcount)
 
 
-def insert_one(row: Model, *, using: str) -> None:
+def insert_like_save(row: Model, *, using: str) -> None:
     """INSERT one unsaved row as ``save`` does, in a third of its time: Django builds the statement anew for each row.
 
     IntegrityError means that a key is taken. A key that the database generates is left out of the row. If receivers of

@@ -99,7 +99,7 @@ def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None
     if waits:
         # An INSERT waits for a commit that is under way, a read does not. The INSERT is rolled back.
         try:
-            if statements.insert(operation, using=using):
+            if statements.insert_if_free(operation, using=using):
                 return None
         except IntegrityError:
             pass  # MariaDB

@@ -27,7 +27,7 @@ from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost, Claims, new_token
-from payments_integration.db.transactions import inserted, ledger_database, repeatable, updated, updated_row
+from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable, updated, updated_row
 from payments_integration.exceptions import (
     ApprovalRequired,
     IdempotencyMismatch,
@@ -134,7 +134,7 @@ def record(
             _set(operation, fields)
         if known is None:
             check.expect_insert(operation)
-            statements.insert_one(operation, using=ledger_database())
+            statements.insert_like_save(operation, using=ledger_database())
         elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
@@ -169,7 +169,7 @@ def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCh
     _set(operation, sending_fields(operation, new_token(), latest))
     check.expect_insert(operation)
     try:
-        inserted(operation, using=ledger_database())
+        insert_and_commit(operation, using=ledger_database())
     except IntegrityError:
         return None
     check.note_committed(operation)

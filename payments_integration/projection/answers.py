@@ -368,7 +368,7 @@ def _insert(
         # A pass writes them, so no receiver of another app is called, which could end it.
         statements.insert_many([row])
     else:
-        statements.insert_one(row, using=router.db_for_write(type(row)))
+        statements.insert_like_save(row, using=router.db_for_write(type(row)))
     changed_at = at if is_ours or is_synced else _own_time(row, at)
     _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
