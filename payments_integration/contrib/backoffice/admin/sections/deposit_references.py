@@ -39,7 +39,7 @@ NOTE = _(
 NO_REFERENCE = _("This deposit reference has no merchant reference, so its payments cannot be identified.")
 
 
-class DepositReferencePage(SectionsAdmin, deposit_references.DepositReferenceAdmin):
+class DepositReferenceSectionsAdmin(SectionsAdmin, deposit_references.DepositReferenceAdmin):
     personal = ("extra_shown",)
     fieldsets = (
         (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "method_code")}),

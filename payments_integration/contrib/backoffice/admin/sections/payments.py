@@ -21,7 +21,7 @@ from payments_integration.models import Payment
 from payments_integration.money import format_money
 
 
-class PaymentPage(SectionsAdmin, payments.PaymentAdmin):
+class PaymentSectionsAdmin(SectionsAdmin, payments.PaymentAdmin):
     personal = ("state_shown", "payer_name", "extra_shown")
     fieldsets = (
         (

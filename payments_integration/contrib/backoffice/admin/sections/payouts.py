@@ -24,7 +24,7 @@ from payments_integration.models import Payout, Refund
 from payments_integration.money import format_money
 
 
-class PayoutPage(SectionsAdmin, payouts.PayoutAdmin):
+class PayoutSectionsAdmin(SectionsAdmin, payouts.PayoutAdmin):
     personal = ("state_shown", "recipient_name", "extra_shown")
     fieldsets = (
         (

@@ -42,7 +42,7 @@ _OUTCOMES: dict[str, StrOrPromise] = {
 }
 
 
-class RefundPage(SectionsAdmin, refunds.RefundAdmin):
+class RefundSectionsAdmin(SectionsAdmin, refunds.RefundAdmin):
     personal = ("payer_name", "reason_start", "extra_shown")
     fieldsets = (
         (
