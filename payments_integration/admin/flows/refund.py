@@ -97,7 +97,7 @@ class BankRefundForm(RefundForm, DestinationForm):
 
 
 class RefundPage(ConfirmationPage):
-    """Refund one payment: to its card, or to a bank account that the user types."""
+    """Refund one payment, up to ``refundable_rest``: to its card, or to a bank account that the user types."""
 
     template = "admin/payments_integration/payment/refund.html"
     title = gettext_lazy("Refund payment")
