@@ -20,10 +20,10 @@ from django.utils.translation import gettext_lazy
 
 from payments_integration import conf
 from payments_integration.admin.shared import display, masking, people
-from payments_integration.admin.shared.methods import method_name, reason_text
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
 from payments_integration.money import format_money
+from payments_integration.payer.names import reason_text
 from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ def method() -> Column:
 
     def shown(_admin: Any, obj: Any) -> str:
         country = dict(Country.choices).get(obj.country, obj.country)
-        return format_html('{} <span class="pi-less">{}</span>', method_name(obj.method_code), display.text(country))
+        return format_html(
+            '{} <span class="pi-less">{}</span>', display.method_name(obj.method_code), display.text(country)
+        )
 
     return _column(gettext_lazy("method and country"), shown)
 

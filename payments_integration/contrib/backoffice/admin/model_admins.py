@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
@@ -25,8 +26,7 @@ from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
 from payments_integration.contrib.backoffice.admin import chosen
-from payments_integration.contrib.backoffice.admin.cash_days import movement_days
-from payments_integration.contrib.backoffice.admin.days import days, with_days
+from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
 from payments_integration.contrib.backoffice.admin.sections.balances import BalanceSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferenceSectionsAdmin
@@ -34,7 +34,7 @@ from payments_integration.contrib.backoffice.admin.sections.payments import Paym
 from payments_integration.contrib.backoffice.admin.sections.payouts import PayoutSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.refunds import RefundSectionsAdmin
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
-from payments_integration.contrib.backoffice.models import Note, Todo
+from payments_integration.contrib.backoffice.models import Note, Overview, Todo
 from payments_integration.contrib.backoffice.notes import ADD
 from payments_integration.contrib.finance import admin as finance
 from payments_integration.contrib.finance.models import Movement
@@ -382,3 +382,28 @@ class TodoAdmin(ReadOnlyAdmin):
         from payments_integration.contrib.backoffice.admin.overview.todo import TodoPage  # noqa: PLC0415
 
         return TodoPage(self, request).respond()
+
+
+@admin.register(Overview)
+class OverviewAdmin(ReadOnlyAdmin):
+    """The entry of the overview in the admin's index. It redirects to the overview."""
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self._path("", "changelist", self.overview_view)]
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        # The page is the core app's index, which opens for users who see one of its models there.
+        return any(
+            may_view(self.admin_site, request, model) and model_admin.has_module_permission(request)
+            for model, model_admin in self.admin_site._registry.items()
+            if model._meta.app_label == Payment._meta.app_label
+        )
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        index = reverse("admin:app_list", args=[Payment._meta.app_label], current_app=self.admin_site.name)
+        return HttpResponseRedirect(index)

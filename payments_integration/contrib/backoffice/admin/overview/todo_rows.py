@@ -16,7 +16,6 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from payments_integration import conf, permissions
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.sections import Page
 from payments_integration.admin.technical.account_page import AccountPage
 from payments_integration.contrib.backoffice import handling, todo
@@ -36,6 +35,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.payable import comparison
+from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

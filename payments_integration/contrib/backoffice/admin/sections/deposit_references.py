@@ -17,7 +17,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import deposit_references
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.people import Fact, name_in
 from payments_integration.admin.shared.sections import Page, Section, Table
@@ -66,7 +65,7 @@ class DepositReferenceSectionsAdmin(SectionsAdmin, deposit_references.DepositRef
         facts: list[Fact] = [
             # Links to the payments that have this reference.
             (_("Order"), _search_link(page.site, Payment, obj.merchant_reference)),
-            (_("Method"), method_name(obj.method_code)),
+            (_("Method"), display.method_name(obj.method_code)),
             (_("Country"), str(self.country_shown(obj))),
             (_("Currency"), display.text(obj.currency)),
             (_("Created at"), display.moment(obj.created_at)),
