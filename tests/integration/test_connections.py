@@ -20,7 +20,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import services
-from payments_integration.client import connections
+from payments_integration.client import connections, resolver
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Operation
 from payments_integration.outbox import ledger
@@ -145,7 +145,7 @@ def test_no_call_leaves_after_its_claim(
         return ask("127.0.0.1", *args, **kwargs)
 
     # A thread of its own does not see the rows of this test.
-    monkeypatch.setattr(connections, "_Lookup", _AtOnce)
+    monkeypatch.setattr(resolver, "_Lookup", _AtOnce)
     monkeypatch.setattr(ledger, "timezone", SimpleNamespace(now=now))
     with account(BASE_URL=sandbox.url.replace("127.0.0.1", "localhost")):
         services.sync_balances()
@@ -159,6 +159,6 @@ def test_no_call_leaves_after_its_claim(
         assert len(sandbox.project.payouts) == 1
 
 
-class _AtOnce(connections._Lookup):
+class _AtOnce(resolver._Lookup):
     def start(self) -> None:
         self.run()
