@@ -110,7 +110,7 @@ class TodoRows(AccountPage):
 
     def kinds(self) -> list[Kind]:
         """Return the kinds whose rows this user may see. Users always see the operations that they asked for."""
-        return [kind for kind, model in _MODELS.items() if self.sees(model)] + (
+        return [kind for kind, model in todo.MODELS.items() if self.sees(model)] + (
             [Kind.WITHOUT_PAYMENT] if self._order_models() else []
         )
 
@@ -223,7 +223,7 @@ class TodoRows(AccountPage):
         if thing.kind == Kind.PAID_TWICE:
             return f"{display.list_url(site, Payment)}?{urlencode({'q': thing.found.reference})}"
         key = thing.found.about if thing.kind == Kind.UNPAID else thing.found.thing
-        return display.change_url(site, _MODELS[thing.kind], key)
+        return display.change_url(site, todo.MODELS[thing.kind], key)
 
     def _action(self, thing: Thing) -> tuple[StrOrPromise, str] | None:
         """Return the action that ends it, if this user may do it. The page of the action checks permissions again."""
@@ -241,20 +241,6 @@ class TodoRows(AccountPage):
         if thing.kind in (Kind.DECIDE, Kind.UNKNOWN) and self._decides:
             return (_("Decide") if thing.kind == Kind.DECIDE else _("Look it up")), url
         return None
-
-
-#: Users see the rows of a kind if they may view its model.
-_MODELS: dict[Kind, type[Model]] = {
-    Kind.DECIDE: Operation,
-    Kind.APPROVE: Operation,
-    Kind.UNKNOWN: Operation,
-    Kind.PAYOUT: Payout,
-    Kind.REFUND: Refund,
-    Kind.ON_HOLD: Payment,
-    Kind.CHARGEBACK: Payment,
-    Kind.PAID_TWICE: Payment,
-    Kind.UNPAID: Payment,
-}
 
 
 def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dict[str, Any]:
