@@ -21,7 +21,7 @@ from payments_integration import conf, permissions
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, recovery, resolution, sending
+from payments_integration.outbox import ledger, look_ups, operations, recovery, resolution, sending
 from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
@@ -73,7 +73,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
-    verdict = recovery.find_forgotten_attempt(operation)
+    verdict = look_ups.find_forgotten_attempt(operation)
     if verdict is not None:
         return _link_instead_of_sending(operation, verdict, who)
     intent = _intent(operation)
@@ -116,7 +116,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     return sending.send_now(approved)
 
 
-def _link_instead_of_sending(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
+def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, who: str) -> Any:
     """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
     claim = ledger.claim_to_resolve(operation, (_WAITS,))
@@ -124,7 +124,7 @@ def _link_instead_of_sending(operation: Operation, verdict: recovery.Verdict, wh
         operation.refresh_from_db()
         _refuse_settled(operation)
     note = f"{who} wanted to approve it; {verdict.note}"
-    if not recovery.link_result(claim, dataclasses.replace(verdict, note=note)):
+    if not look_ups.link_result(claim, dataclasses.replace(verdict, note=note)):
         # It still waits: a person who does not approve must not be able to send it.
         claim.release(state=_WAITS, next_attempt_at=None)
         resolution.refuse(_("The object belongs to another operation."))

@@ -21,7 +21,7 @@ from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.outbox import ledger, look_ups, operations, outcomes, sending
 from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 
@@ -56,7 +56,7 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     check_account(operation)
     _check_sent(operation)
     with _claimed(operation, ledger.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
-        recovery.resolve_by_reading(claim)
+        look_ups.resolve_by_reading(claim)
     return operation
 
 
@@ -93,7 +93,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            verdict = recovery.find_forgotten_attempt(operation)
+            verdict = look_ups.find_forgotten_attempt(operation)
             if verdict is None:
                 latest = sending.latest_answer(operation.account)
         if verdict is not None:
@@ -196,7 +196,7 @@ def fitting_objects(operation: Operation) -> list[str]:
     found = call.find_forgotten_in_mirror(operation)
     if not isinstance(found, operations.Candidates):
         return []
-    return [item.id for item in recovery.without_operation(operation, found)]
+    return [item.id for item in look_ups.without_operation(operation, found)]
 
 
 def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
@@ -279,18 +279,18 @@ def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
 
 def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
     """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
-    return call.creates and recovery.attempt_may_be_forgotten(operation)
+    return call.creates and look_ups.attempt_may_be_forgotten(operation)
 
 
-def _link_instead_of_sending(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
+def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, note: str) -> Operation:
     """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
     with _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE), note) as claim:
-        recovery.write_verdict(claim, verdict)
+        look_ups.write_verdict(claim, verdict)
     return operation
 
 
-def refuse_unclear(verdict: recovery.Verdict) -> None:
+def refuse_unclear(verdict: look_ups.Verdict) -> None:
     """Refuse to send what may have been sent before. The message names the objects that may be its result."""
     if verdict.is_clear:
         return
@@ -363,7 +363,7 @@ def _matches(operation: Operation, call: operations.ProviderCall, found: operati
     since = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
     return [
         item.id
-        for item in recovery.without_operation(operation, found)
+        for item in look_ups.without_operation(operation, found)
         if call.is_certain(operation, item) or (operation.sent_after is None and item.created_at >= since)
     ]
 

@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     _one(
         "a look-up ignores other operations with the same arguments",
-        "outbox/recovery.py",
+        "outbox/look_ups.py",
         "    if _has_rival(operation):\n",
         '    if operation.operation == "" and _has_rival(operation):\n',
     ),
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     _one(
         "what seems unsent is sent without a look",
-        "outbox/recovery.py",
+        "outbox/look_ups.py",
         "    if operation.may_have_run:\n        return False\n",
         "    if operation.pk:\n        return False\n",
     ),
@@ -436,13 +436,13 @@ MUTANTS = (
     _one(
         "a person sends without a look what seems unsent",
         "outbox/resolution.py",
-        "            verdict = recovery.find_forgotten_attempt(operation)\n",
+        "            verdict = look_ups.find_forgotten_attempt(operation)\n",
         "            verdict = None\n",
     ),
     _one(
         "an approval sends without a look what seems unsent",
         "outbox/approvals.py",
-        "    verdict = recovery.find_forgotten_attempt(operation)\n",
+        "    verdict = look_ups.find_forgotten_attempt(operation)\n",
         "    verdict = None\n",
     ),
     _one(

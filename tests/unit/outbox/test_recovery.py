@@ -17,7 +17,7 @@ from payments_integration import conf, projection, services
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import ApiError, NoAnswer, OperationClosed, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, recovery
+from payments_integration.outbox import ledger, look_ups, recovery
 from tests.fake_provider import PAYMENT, PAYOUT, Fake, Lost, make_due, only_operation, payout, refusal, timeout
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -555,7 +555,7 @@ def test_the_other_operations_go_on_if_handing_one_to_a_person_fails(
         clock.shift(timedelta(days=3))
         make_due()
         with monkeypatch.context() as patched:
-            patched.setattr(recovery, "resolve_by_reading", refuse)
+            patched.setattr(look_ups, "resolve_by_reading", refuse)
             patched.setattr(recovery.outcomes, "needs_person", refuse)
             assert services.resume_operations() == {"failed": 1}
         make_due()
