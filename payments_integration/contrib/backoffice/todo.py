@@ -35,6 +35,7 @@ from django.db.models.functions import Coalesce, Concat, NullIf
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration.contrib.backoffice import comparison
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.dates import from_site, start_of
 from payments_integration.db import statements
@@ -50,7 +51,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.models.mirrors import open_refund_operations
-from payments_integration.payable import Payable, comparison
+from payments_integration.payable import Payable
 from payments_integration.payable.doubles import find_doubles
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may, may_view
 from payments_integration.admin.shared.sections import Page
 from payments_integration.admin.technical.account_page import AccountPage
-from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice import comparison, handling, todo
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
@@ -34,7 +34,6 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
-from payments_integration.payable import comparison
 from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
