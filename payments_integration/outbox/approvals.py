@@ -21,7 +21,7 @@ from payments_integration import conf, permissions
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, look_ups, operations, recovery, resolution, sending
+from payments_integration.outbox import claiming, ledger, look_ups, operations, recovery, resolution, sending
 from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
@@ -100,7 +100,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
             # Raised after the check: if another worker sent the operation, its state is the better message.
             raise failure
         # Claim it in the commit that approves it: if this process dies, it is resumed under the same key.
-        fields = ledger.sending_fields(row, token, latest)
+        fields = claiming.sending_fields(row, token, latest)
         approval = {"approved_by": who, "approved_at": fields["last_sent_at"]}
         fields |= approval | {"note": row.with_note(note)}
         for name, value in fields.items():
@@ -119,7 +119,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, who: str) -> Any:
     """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
-    claim = ledger.claim_to_resolve(operation, (_WAITS,))
+    claim = claiming.claim_to_resolve(operation, (_WAITS,))
     if claim is None:
         operation.refresh_from_db()
         _refuse_settled(operation)

@@ -1,7 +1,4 @@
-"""Keep every operation: committed before it is sent, unique by (account, key), never deleted.
-
-A worker claims an operation (``db.claims``) before it sends or resolves it, and writes the outcome under its claim.
-"""
+"""Keep every operation: committed before it is sent, unique by (account, key), never deleted."""
 
 from __future__ import annotations
 
@@ -9,25 +6,20 @@ import copy
 import dataclasses
 import hashlib
 import json
-import time
 import uuid
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections
-from django.db.models import QuerySet
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db import statements
-from payments_integration.db.claims import ClaimLost, Claims, new_token
-from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable, updated, updated_row
+from payments_integration.db.claims import new_token
+from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable
 from payments_integration.exceptions import (
     ApprovalRequired,
     IdempotencyMismatch,
@@ -38,7 +30,7 @@ from payments_integration.exceptions import (
     provider_error,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
-from payments_integration.outbox import operations
+from payments_integration.outbox import claiming, operations
 from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.signals import Reason, caused_at
@@ -127,7 +119,7 @@ def record(
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
         elif not deferred:
-            fields = sending_fields(operation, new_token(), latest)
+            fields = claiming.sending_fields(operation, new_token(), latest)
             if known is not None and reopenable is not None and reopenable.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
@@ -166,7 +158,7 @@ def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCh
     Returns None if another call with this key was faster.
     """
     operation = _build(intent, deferred=False)
-    _set(operation, sending_fields(operation, new_token(), latest))
+    _set(operation, claiming.sending_fields(operation, new_token(), latest))
     check.expect_insert(operation)
     try:
         insert_and_commit(operation, using=ledger_database())
@@ -271,7 +263,7 @@ def _write_reopened(known: Operation, operation: Operation, check: CommitCheck) 
     # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
     mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}
     check.expect_update(operation, **mark)
-    as_read = unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
+    as_read = claiming.unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
     columns = [field.attname for field in operation._meta.concrete_fields if not field.primary_key]
     return bool(as_read.update(**{name: getattr(operation, name) for name in columns}))
 
@@ -338,102 +330,3 @@ def _find_locked(intent: Intent) -> Operation | None:
         known = known.select_for_update()
     operation = known.first()
     return _same(operation, intent) if operation is not None else None
-
-
-#: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
-CLAIM_MARGIN = 30.0
-
-
-class ClaimTooShort(ClaimLost):
-    """The claim is too short for a request, so nothing was sent. Another worker takes the operation over."""
-
-
-def claims() -> Claims:
-    """Return how operations are claimed."""
-    return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to send or resolve one operation, until the claim ends."""
-
-    operation: Operation
-    token: str
-    #: An earlier attempt may have been executed. Then a refusal now proves nothing, and an answer may be old.
-    earlier_may_have_run: bool
-    #: When it was claimed, on a clock that cannot be set.
-    since: float = field(default_factory=time.monotonic, compare=False)
-
-    def ensure_time(self, wait: float) -> None:
-        """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.
-
-        A process may be stopped between its claim and its request for any length of time.
-        """
-        self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
-
-    def ensure_lasts(self, seconds: float) -> None:
-        """Raise ClaimTooShort unless the claim lasts this many seconds more, by either clock."""
-        until, lasts = self.operation.claimed_until, claims().length.total_seconds()
-        if until is None or timezone.now() + timedelta(seconds=seconds) > until:
-            raise ClaimTooShort
-        if time.monotonic() - self.since > lasts - seconds:
-            raise ClaimTooShort
-
-    def release(self, **values: Any) -> None:
-        """Write an outcome and end the claim, in one statement. Raises ClaimLost."""
-        where = {"id": self.operation.pk, "claim_token": self.token}
-        if not updated_row(Operation, where=where, values=claims().free_values() | values):
-            raise ClaimLost("another worker has taken this operation")
-
-
-def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None = None) -> dict[str, Any]:
-    """Return the fields to commit before a request leaves. ``latest`` is the provider's latest answer."""
-    now = timezone.now()
-    fields: dict[str, Any] = {
-        **_claim_fields(operation, token),
-        "state": OperationState.UNKNOWN,
-        "may_have_run": True,
-        "last_sent_at": now,
-    }
-    if not operation.may_have_run:
-        # An attempt that was certainly not executed does not count: the provider does not know its key.
-        fields |= {
-            "first_sent_at": now,
-            "sent_after": latest.date if latest is not None else None,
-            "sent_to": conf.fingerprint(operation.account),
-        }
-    return fields
-
-
-def claim_to_send(operation: Operation, states: Collection[str], latest: LatestAnswer | None = None) -> Claim | None:
-    """Claim the operation for sending if it is as it was read. Returns None if another worker was faster.
-
-    ``latest`` is the provider's latest answer, for a first attempt.
-    """
-    return _take(operation, states, sending_fields(operation, new_token(), latest))
-
-
-def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | None:
-    """Claim the operation without sending it. Returns None if another worker was faster."""
-    return _take(operation, states, _claim_fields(operation, new_token()))
-
-
-def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operation]:
-    """Match the operation's row if it is unchanged since the read, unclaimed, and in one of these states."""
-    return Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states, attempts=operation.attempts)
-
-
-def _claim_fields(operation: Operation, token: str) -> dict[str, Any]:
-    claimed = claims().values(token)
-    # If this process dies, the operation is due again when the claim ends.
-    return {**claimed, "attempts": operation.attempts + 1, "next_attempt_at": claimed["claimed_until"]}
-
-
-def _take(operation: Operation, states: Collection[str], fields: dict[str, Any]) -> Claim | None:
-    may_have_run = operation.may_have_run
-    as_read = unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
-    if not updated(as_read, **fields):
-        return None
-    for name, value in fields.items():
-        setattr(operation, name, value)
-    return Claim(operation, fields["claim_token"], may_have_run)

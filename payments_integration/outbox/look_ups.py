@@ -18,8 +18,8 @@ from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
-from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim
+from payments_integration.outbox import claiming, operations, outcomes
+from payments_integration.outbox.claiming import Claim
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
@@ -142,7 +142,7 @@ def link_if_found(operation: Operation) -> None:
     Its key is still valid, so an object that may have been made before the request left is not linked.
     """
     as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
-    claim = ledger.claim_to_resolve(operation, (OperationState.UNKNOWN,))
+    claim = claiming.claim_to_resolve(operation, (OperationState.UNKNOWN,))
     if claim is None:
         return
     with suppress(ClaimLost):

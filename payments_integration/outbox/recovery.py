@@ -22,9 +22,9 @@ from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import expired, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, look_ups, outcomes, sending
+from payments_integration.outbox import claiming, ledger, look_ups, outcomes, sending
+from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Precondition
-from payments_integration.outbox.ledger import Claim
 from payments_integration.runtime import stopping
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def resume_operations(
 def due_operations() -> QuerySet[Operation]:
     """Return the operations of all accounts that a worker should resume now."""
     now = timezone.now()
-    due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
+    due = Operation.objects.filter(claiming.claims().free(now=now), _due(now), state__in=RESUMABLE)
     # Their operations wait while the account's API key may be of another project.
     return due.exclude(account__in=projection.waiting_accounts())
 
@@ -105,7 +105,7 @@ def resume(operation: Operation) -> bool:
 
 def _without_sending(operation: Operation, states: Collection[str], write: Callable[[Claim], None]) -> bool:
     """Claim the operation and write an outcome without sending it. Returns False if another worker holds it."""
-    claim = ledger.claim_to_resolve(operation, states)
+    claim = claiming.claim_to_resolve(operation, states)
     if claim is not None:
         write(claim)
     return claim is not None
@@ -128,7 +128,7 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
         verdict = look_ups.Verdict(f"what was found cannot be read: {error}")
     if verdict is not None:
         return _without_sending(operation, states, partial(look_ups.write_verdict, verdict=verdict))
-    claim = ledger.claim_to_send(operation, states, latest)
+    claim = claiming.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
             sending.attempt(claim, max_wait=sync.WORKER_WAIT)
@@ -150,7 +150,7 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable
     verdict = look_ups.find_forgotten_attempt(operation)
     if verdict is None:
         return ledger.Reopenable(operation, key_is_known=False)
-    claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
+    claim = claiming.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
         message = _("This may have been executed before: %(why)s. If it was not, use another key.")
         raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
@@ -185,7 +185,7 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
 
 
 def _is_held(operation: Operation) -> bool:
-    return not Operation.objects.filter(ledger.claims().free(), pk=operation.pk).exists()
+    return not Operation.objects.filter(claiming.claims().free(), pk=operation.pk).exists()
 
 
 def _due(now: datetime) -> Q:
@@ -220,7 +220,7 @@ def _failed(operation: Operation, error: Exception) -> str:
     since = operation.first_sent_at or operation.created_at
     if operation.state not in RESUMABLE or timezone.now() - since <= look_ups.GIVE_UP_AFTER:
         return "failed"
-    claim = ledger.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
+    claim = claiming.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
     try:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")

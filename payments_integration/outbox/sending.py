@@ -32,7 +32,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, ClaimTooShort
+from payments_integration.outbox.claiming import Claim, ClaimTooShort
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)

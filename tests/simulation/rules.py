@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     _one(
         "a retry has a key of its own",
-        "outbox/ledger.py",
+        "outbox/claiming.py",
         '        "last_sent_at": now,\n',
         '        "last_sent_at": now,\n        **({"idempotency_key": token} if operation.may_have_run else {}),\n',
     ),
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "an operation has no claim",
         (
-            ("outbox/ledger.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
+            ("outbox/claiming.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
             ("db/claims.py", _OWN, _ANY),
         ),
     ),
