@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,143 +30,139 @@ ID = "payments_integration"
 #: Characters of an encryption key: 128 bits in hexadecimal digits.
 MIN_KEY = 32
 
+Messages = Iterator[checks.CheckMessage]
 
-def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+
+def _listed(check: Callable[..., Messages]) -> Callable[..., list[checks.CheckMessage]]:
+    """Let a check yield its messages. Django calls each check with the same options."""
+
+    @wraps(check)
+    def listed(app_configs: Any = None, **options: Any) -> list[checks.CheckMessage]:
+        return list(check(**options))
+
+    return listed
+
+
+def _error(number: str, message: str, *, hint: str) -> checks.Error:
+    return checks.Error(message, hint=hint, id=f"{ID}.{number}")
+
+
+def _warning(number: str, message: str, *, hint: str) -> checks.Warning:
+    return checks.Warning(message, hint=hint, id=f"{ID}.{number}")
+
+
+def _settings_are_wrong() -> bool:
+    """Return True if ``check_settings`` reports the setting. Other checks then cannot read it."""
+    return any(conf.problems(getattr(settings, conf.NAME, {})))
+
+
+@_listed
+def check_settings(**options: Any) -> Messages:
     """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. E017: a misspelt environment variable.
     E024: WAKE_UP would never be called.
     W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
     REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app.
     """
     raw = getattr(settings, conf.NAME, {})
-    messages: list[checks.CheckMessage] = [
-        checks.Error(problem.message, hint=problem.hint, id=f"{ID}.{problem.id}") for problem in conf.problems(raw)
-    ]
-    if not messages and not raw.get("ACCOUNTS"):
-        messages.append(
-            checks.Warning(
-                f"{conf.NAME} has no account.",
-                hint='Add "ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}} to it.',
-                id=f"{ID}.W001",
-            )
+    problems = list(conf.problems(raw))
+    for problem in problems:
+        yield _error(problem.id, problem.message, hint=problem.hint)
+    if not problems and not raw.get("ACCOUNTS"):
+        yield _warning(
+            "W001",
+            f"{conf.NAME} has no account.",
+            hint='Add "ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}} to it.',
         )
-    elif not messages:
-        messages += _without_effect(raw)
+    elif not problems:
+        yield from _without_effect(raw)
     if not apps.is_installed("rest_framework"):
-        messages.append(
-            checks.Warning(
-                "The app rest_framework is missing from INSTALLED_APPS: errors of the REST API are not translated.",
-                hint='Add "rest_framework" to INSTALLED_APPS.',
-                id=f"{ID}.W010",
-            )
+        yield _warning(
+            "W010",
+            "The app rest_framework is missing from INSTALLED_APPS: errors of the REST API are not translated.",
+            hint='Add "rest_framework" to INSTALLED_APPS.',
         )
     if not settings.USE_TZ:
-        messages.append(
-            checks.Error(
-                "USE_TZ is off, so the provider's times cannot be stored.",
-                hint="Set USE_TZ = True.",
-                id=f"{ID}.E011",
+        yield _error("E011", "USE_TZ is off, so the provider's times cannot be stored.", hint="Set USE_TZ = True.")
+    for variables in conf.misspelt.values():
+        for name, meant in variables.items():
+            yield _error(
+                "E017",
+                f"The environment variable {name} is not read. Did you mean {meant}?",
+                hint="Rename it. If it is yours, silence this check.",
             )
-        )
-    messages += [
-        checks.Error(
-            f"The environment variable {name} is not read. Did you mean {meant}?",
-            hint="Rename it. If it is yours, silence this check.",
-            id=f"{ID}.E017",
-        )
-        for variables in conf.misspelt.values()
-        for name, meant in variables.items()
-    ]
     if isinstance(raw, Mapping) and (unscheduled := _unscheduled(raw)):
-        messages.append(
-            checks.Warning(
-                f"CELERY_BEAT_SCHEDULE has no process_events for {unscheduled}: an event whose wake-up message is "
-                "lost stays unprocessed.",
-                hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
-                "(payments_integration.schedule). Silence this check if the schedule is stored elsewhere.",
-                id=f"{ID}.W005",
-            )
+        yield _warning(
+            "W005",
+            f"CELERY_BEAT_SCHEDULE has no process_events for {unscheduled}: an event whose wake-up message is "
+            "lost stays unprocessed.",
+            hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
+            "(payments_integration.schedule). Silence this check if the schedule is stored elsewhere.",
         )
-    return messages
 
 
-def _without_effect(raw: Mapping[str, Any]) -> list[checks.CheckMessage]:
+def _without_effect(raw: Mapping[str, Any]) -> Messages:
     """Return warnings of settings that are valid but do not do what they seem to."""
-    messages: list[checks.CheckMessage] = []
     if conf.DEFAULT_ACCOUNT not in raw["ACCOUNTS"]:
-        messages.append(
-            checks.Warning(
-                f'{conf.NAME}["ACCOUNTS"] has no account "{conf.DEFAULT_ACCOUNT}": calls without account=… fail, and '
-                "deliveries to webhook/ get 404.",
-                hint=f'Name one "{conf.DEFAULT_ACCOUNT}", or silence this check if your calls and URLs name one.',
-                id=f"{ID}.W008",
-            )
+        yield _warning(
+            "W008",
+            f'{conf.NAME}["ACCOUNTS"] has no account "{conf.DEFAULT_ACCOUNT}": calls without account=… fail, and '
+            "deliveries to webhook/ get 404.",
+            hint=f'Name one "{conf.DEFAULT_ACCOUNT}", or silence this check if your calls and URLs name one.',
         )
     processing = raw.get("PROCESSING", "inline")
     if raw.get("WAKE_UP") and processing != "worker":
-        messages.append(
-            checks.Error(
-                f'{conf.NAME}["WAKE_UP"] is never called with "PROCESSING": "{processing}".',
-                hint='Set "PROCESSING": "worker", or leave WAKE_UP out.',
-                id=f"{ID}.E024",
-            )
+        yield _error(
+            "E024",
+            f'{conf.NAME}["WAKE_UP"] is never called with "PROCESSING": "{processing}".',
+            hint='Set "PROCESSING": "worker", or leave WAKE_UP out.',
         )
     if raw.get("REORDER_WINDOW") and processing != "celery":
-        messages.append(
-            checks.Warning(
-                f'{conf.NAME}["REORDER_WINDOW"] has no effect with "PROCESSING": "{processing}".',
-                hint='Set "PROCESSING": "celery", or leave REORDER_WINDOW out.',
-                id=f"{ID}.W009",
-            )
+        yield _warning(
+            "W009",
+            f'{conf.NAME}["REORDER_WINDOW"] has no effect with "PROCESSING": "{processing}".',
+            hint='Set "PROCESSING": "celery", or leave REORDER_WINDOW out.',
         )
-    return messages
 
 
-def check_database(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_database(**options: Any) -> Messages:
     """E016: times are stored in a zone other than UTC. W002: SQLite's mode of transactions. W015: ATOMIC_REQUESTS."""
-    messages: list[checks.CheckMessage] = []
     alias = router.db_for_write(Event)
     for using in dict.fromkeys((alias, router.db_for_read(Event))):
         zone = connections[using].timezone_name
         if not connections[using].features.supports_timezones and zone not in _UTC:
-            messages.append(
-                checks.Error(
-                    f'DATABASES["{using}"]["TIME_ZONE"] is {zone}: the hour that comes twice when clocks are set back '
-                    "is stored without its order.",
-                    hint="Remove TIME_ZONE, so that times are stored in UTC. Convert the times that are stored "
-                    "already: they would be read as UTC.",
-                    id=f"{ID}.E016",
-                )
+            yield _error(
+                "E016",
+                f'DATABASES["{using}"]["TIME_ZONE"] is {zone}: the hour that comes twice when clocks are set back '
+                "is stored without its order.",
+                hint="Remove TIME_ZONE, so that times are stored in UTC. Convert the times that are stored "
+                "already: they would be read as UTC.",
             )
     connection = connections[alias]
     if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
-        messages.append(
-            checks.Warning(
-                "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
-                hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
-                id=f"{ID}.W002",
-            )
+        yield _warning(
+            "W002",
+            "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
+            hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
         )
     if connection.settings_dict["ATOMIC_REQUESTS"]:
-        messages.append(
-            checks.Warning(
-                f'DATABASES["{alias}"]["ATOMIC_REQUESTS"] is on: a view of yours that calls the provider raises '
-                "TransactionRefused.",
-                hint="Decorate these views with django.db.transaction.non_atomic_requests, then silence this check. "
-                "services.defer works in any view, and returns before the provider answers.",
-                id=f"{ID}.W015",
-            )
+        yield _warning(
+            "W015",
+            f'DATABASES["{alias}"]["ATOMIC_REQUESTS"] is on: a view of yours that calls the provider raises '
+            "TransactionRefused.",
+            hint="Decorate these views with django.db.transaction.non_atomic_requests, then silence this check. "
+            "services.defer works in any view, and returns before the provider answers.",
         )
-    return messages
 
 
 _UTC = ("UTC", "Etc/UTC")
 
 
-def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_webhook_urls(**options: Any) -> Messages:
     """E015: a webhook URL is missing from the URLconf, or another route takes its deliveries."""
     if not getattr(settings, "ROOT_URLCONF", None):
-        return []
-    messages: list[checks.CheckMessage] = []
+        return
     for name, arguments in ((f"{ID}:webhook", {}), (f"{ID}:webhook-account", {"account": conf.DEFAULT_ACCOUNT})):
         try:
             url = reverse(name, kwargs=arguments)
@@ -178,17 +175,16 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
                 continue
             what = f"The webhook URL {url} leads to another view ({target.view or 'none'}): no delivery can arrive."
             hint = 'Move path(…, include("payments_integration.urls")) up, before the route that matches this URL too.'
-        messages.append(checks.Error(what, hint=hint, id=f"{ID}.E015"))
-    return messages
+        yield _error("E015", what, hint=hint)
 
 
-def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_api(**options: Any) -> Messages:
     """E014: an option of the REST API, ORDER_URL or WAKE_UP names what cannot be imported or is of another type. W014:
     there are several accounts, and nothing says who may use which. W026: django-cors-headers refuses or hides headers.
     """
-    raw = getattr(settings, conf.NAME, {})
-    if any(conf.problems(raw)):
-        return []  # reported as E001 to E013
+    if _settings_are_wrong():
+        return  # reported as E001 to E013
     current = conf.current()
     named = [
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
@@ -197,51 +193,43 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
     for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP"):
         if path := getattr(current, option):
             found.append((option, path, ""))
-    messages: list[checks.CheckMessage] = [
-        checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
-        for option, path, method in found
-        if (why := _unusable(path, method))
-    ]
+    for option, path, method in found:
+        if why := _unusable(path, method):
+            yield _error("E014", f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT)
     if len(current.ACCOUNTS) > 1 and not current.API_ACCOUNT_CHECK and _is_opened(current):
-        messages.append(
-            checks.Warning(
-                f"There are several accounts, and nothing says who may use which in the REST API: customers, and "
-                f'staff under your own API_QUERYSET, may use "{conf.DEFAULT_ACCOUNT}" only.',
-                hint=f'Set {conf.NAME}["API_ACCOUNT_CHECK"] to the dotted path of f(user, account) -> bool, or '
-                "silence this check.",
-                id=f"{ID}.W014",
-            )
+        yield _warning(
+            "W014",
+            f"There are several accounts, and nothing says who may use which in the REST API: customers, and "
+            f'staff under your own API_QUERYSET, may use "{conf.DEFAULT_ACCOUNT}" only.',
+            hint=f'Set {conf.NAME}["API_ACCOUNT_CHECK"] to the dotted path of f(user, account) -> bool, or '
+            "silence this check.",
         )
-    return [*messages, *_of_other_origins(current)]
+    yield from _of_other_origins(current)
 
 
 _CORS = "corsheaders.middleware.CorsMiddleware"
 
 
-def _of_other_origins(current: conf.Settings) -> list[checks.CheckMessage]:
+def _of_other_origins(current: conf.Settings) -> Messages:
     """Return headers of the REST API that django-cors-headers, by its defaults, keeps from a front end on another
     origin.
     """
     if _CORS not in settings.MIDDLEWARE or not _is_opened(current):
-        return []
+        return
     # Not imported: the names are from its documentation.
     wanted = {"CORS_ALLOW_HEADERS": ("idempotency-key",), "CORS_EXPOSE_HEADERS": ("request-id", "retry-after")}
-    messages: list[checks.CheckMessage] = []
     for option, names in wanted.items():
         allowed = {str(name).lower() for name in getattr(settings, option, ())}
         missing = [name for name in names if not allowed & {name, "*"}]
         if missing:
             what = "refuses a POST with" if option == "CORS_ALLOW_HEADERS" else "hides"
             default = "*corsheaders.defaults.default_headers, " if option == "CORS_ALLOW_HEADERS" else ""
-            messages.append(
-                checks.Warning(
-                    f"A browser {what} {', '.join(missing)} when the REST API is called from another origin.",
-                    hint=f"Set {option} = [{default}{', '.join(map(repr, names))}], or silence this check if every "
-                    "front end has the site's own origin.",
-                    id=f"{ID}.W026",
-                )
+            yield _warning(
+                "W026",
+                f"A browser {what} {', '.join(missing)} when the REST API is called from another origin.",
+                hint=f"Set {option} = [{default}{', '.join(map(repr, names))}], or silence this check if every "
+                "front end has the site's own origin.",
             )
-    return messages
 
 
 def _is_opened(current: conf.Settings) -> bool:
@@ -265,32 +253,27 @@ def _unusable(path: str, method: str) -> str:
     return "" if is_class else f"it is not a class with a method {method}()"
 
 
-def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_handlers(**options: Any) -> Messages:
     """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``."""
-    messages: list[checks.CheckMessage] = []
     for handler, model, names in handlers.registered:
         where = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
         known = EVENT_TYPES if model is None else getattr(getattr(model, "Status", None), "values", ())
         unknown = [name for name in names if not any(fnmatchcase(value, name) for value in known)]
         if unknown:
             what = "an event type of the provider" if model is None else f"a status of {model.__name__}"
-            messages.append(
-                checks.Warning(
-                    f"The handler {where} is registered for {', '.join(map(repr, unknown))}, which is not {what}.",
-                    hint=f"Known: {', '.join(known)}.",
-                    id=f"{ID}.W006",
-                )
+            yield _warning(
+                "W006",
+                f"The handler {where} is registered for {', '.join(map(repr, unknown))}, which is not {what}.",
+                hint=f"Known: {', '.join(known)}.",
             )
         kinds = {parameter.kind for parameter in inspect.signature(handler).parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
-            messages.append(
-                checks.Warning(
-                    f"The handler {where} does not take **kwargs.",
-                    hint="Add **kwargs: a handler receives more arguments than it names.",
-                    id=f"{ID}.W006",
-                )
+            yield _warning(
+                "W006",
+                f"The handler {where} does not take **kwargs.",
+                hint="Add **kwargs: a handler receives more arguments than it names.",
             )
-    return messages
 
 
 def _unscheduled(raw: Any) -> str:
@@ -312,100 +295,82 @@ def _unscheduled(raw: Any) -> str:
     )
 
 
-def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_deployment(**options: Any) -> Messages:
     """With ``check --deploy``. W003: a redirect loses deliveries. W004: only SECRET_KEY protects webhook secrets.
     W007: the checkout pages cannot draw codes. W011 to W013: a test key, the address of this machine, a short
     encryption key.
     """
-    messages: list[checks.CheckMessage] = []
     if missing := codes.missing_libraries():
-        messages.append(
-            checks.Warning(
-                f"The checkout pages show QR codes and bar codes as text only: {', '.join(missing)} not installed.",
-                hint=f"{codes.EXTRA}, or silence this if your payers do not use them.",
-                id=f"{ID}.W007",
-            )
+        yield _warning(
+            "W007",
+            f"The checkout pages show QR codes and bar codes as text only: {', '.join(missing)} not installed.",
+            hint=f"{codes.EXTRA}, or silence this if your payers do not use them.",
         )
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER and not settings.SECURE_REDIRECT_EXEMPT:
-        messages.append(
-            checks.Warning(
-                "SECURE_SSL_REDIRECT may redirect webhook deliveries; the provider counts a redirect as a failure.",
-                hint="Set SECURE_PROXY_SSL_HEADER, or add the webhook's path to SECURE_REDIRECT_EXEMPT.",
-                id=f"{ID}.W003",
-            )
+        yield _warning(
+            "W003",
+            "SECURE_SSL_REDIRECT may redirect webhook deliveries; the provider counts a redirect as a failure.",
+            hint="Set SECURE_PROXY_SSL_HEADER, or add the webhook's path to SECURE_REDIRECT_EXEMPT.",
         )
-    if not any(conf.problems(getattr(settings, conf.NAME, {}))):
-        messages += _for_development(conf.current())
-    return messages
+    if not _settings_are_wrong():
+        yield from _for_development(conf.current())
 
 
-def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
+def _for_development(current: conf.Settings) -> Messages:
     """Return warnings of values that are sound on a developer's machine only."""
-    messages: list[checks.CheckMessage] = []
     if not current.ENCRYPTION_KEYS:
-        messages.append(
-            checks.Warning(
-                "Webhook secrets are encrypted with a key derived from SECRET_KEY.",
-                hint=f'Set {conf.NAME}["ENCRYPTION_KEYS"], so that a new SECRET_KEY does not lose the secrets.',
-                id=f"{ID}.W004",
-            )
+        yield _warning(
+            "W004",
+            "Webhook secrets are encrypted with a key derived from SECRET_KEY.",
+            hint=f'Set {conf.NAME}["ENCRYPTION_KEYS"], so that a new SECRET_KEY does not lose the secrets.',
         )
     for account in current.ACCOUNTS.values():
         where = f'{conf.NAME}["ACCOUNTS"]["{account.alias}"]'
         if account.is_test:
-            messages.append(
-                checks.Warning(
-                    f'{where}["API_KEY"] is a test key: no real money moves.',
-                    hint="Set the live key. Silence this check on a server that is for tests.",
-                    id=f"{ID}.W011",
-                )
+            yield _warning(
+                "W011",
+                f'{where}["API_KEY"] is a test key: no real money moves.',
+                hint="Set the live key. Silence this check on a server that is for tests.",
             )
         if urlsplit(account.base_url).hostname in LOOPBACK_HOSTS:
-            messages.append(
-                checks.Warning(
-                    f'{where}["BASE_URL"] is an address of this machine, such as the sandbox has.',
-                    hint="Set the provider's address.",
-                    id=f"{ID}.W012",
-                )
+            yield _warning(
+                "W012",
+                f'{where}["BASE_URL"] is an address of this machine, such as the sandbox has.',
+                hint="Set the provider's address.",
             )
     if any(len(key) < MIN_KEY for key in current.ENCRYPTION_KEYS):
-        messages.append(
-            checks.Warning(
-                f'{conf.NAME}["ENCRYPTION_KEYS"] has a key of fewer than {MIN_KEY} characters, which can be guessed.',
-                hint="Put a long one first, for example of secrets.token_urlsafe(32). Rotate each endpoint's secret, "
-                "then remove the short key.",
-                id=f"{ID}.W013",
-            )
+        yield _warning(
+            "W013",
+            f'{conf.NAME}["ENCRYPTION_KEYS"] has a key of fewer than {MIN_KEY} characters, which can be guessed.',
+            hint="Put a long one first, for example of secrets.token_urlsafe(32). Rotate each endpoint's secret, "
+            "then remove the short key.",
         )
-    return messages
 
 
 #: Survives only if the variables of our frames, or the request bodies of our pages, are sent to Sentry.
 _PROBE = "probe of payments_integration"
 
 
-def check_sentry(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+@_listed
+def check_sentry(**options: Any) -> Messages:
     """With ``check --deploy``. W030: Sentry is active, and would be sent payers' data and secrets."""
     # Not imported: a project that uses Sentry has initialised it in its settings.
     sdk: Any = sys.modules.get("sentry_sdk")
     client = sdk.get_client() if hasattr(sdk, "get_client") else None
     if client is None or not client.is_active():
-        return []
-    options = client.options
+        return
+    chosen = client.options
     wanted = ["before_send"]
-    if options.get("traces_sample_rate") is not None or options.get("traces_sampler") is not None:
+    if chosen.get("traces_sample_rate") is not None or chosen.get("traces_sampler") is not None:
         wanted.append("before_send_transaction")
-    unsafe = [name for name in wanted if not _removes_data(name, options.get(name))]
-    if not unsafe:
-        return []
-    return [
-        checks.Warning(
+    if unsafe := [name for name in wanted if not _removes_data(name, chosen.get(name))]:
+        yield _warning(
+            "W030",
             f"Sentry would receive payers' data and secrets: {' and '.join(unsafe)} does not remove them.",
             hint=f"Set {', '.join(f'{name}=before_send' for name in unsafe)} in sentry_sdk.init() "
             "(payments_integration.contrib.sentry), or call it from your own function.",
-            id=f"{ID}.W030",
         )
-    ]
 
 
 def _removes_data(name: str, function: Any) -> bool:
@@ -426,101 +391,86 @@ def _removes_data(name: str, function: Any) -> bool:
         return False
 
 
-def check_keys(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[checks.CheckMessage]:
+@_listed
+def check_keys(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. E010: no key can read a stored webhook secret."""
-    using = router.db_for_read(WebhookEndpoint)
-    if not databases or using not in databases:
-        return []
-    if WebhookEndpoint._meta.db_table not in connections[using].introspection.table_names():
-        return []
+    if not _has_endpoints(databases):
+        return
     # Imports a large library, which starting the app does not need.
     from payments_integration.projection import has_unreadable_secret  # noqa: PLC0415
 
     stored = WebhookEndpoint.objects.exclude(secret_token="").order_by("pk")
-    unreadable = [row.pk for row in stored if has_unreadable_secret(row)]
-    if not unreadable:
-        return []
-    return [
-        checks.Error(
+    if unreadable := [row.pk for row in stored if has_unreadable_secret(row)]:
+        yield _error(
+            "E010",
             f"No key can read the secrets of {', '.join(unreadable)}; deliveries that they sign get 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
-            id=f"{ID}.E010",
         )
-    ]
 
 
-def check_endpoints(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[checks.CheckMessage]:
+@_listed
+def check_endpoints(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --deploy --database``. W025: an account has neither a webhook endpoint nor a secret."""
-    using = router.db_for_read(WebhookEndpoint)
-    if not databases or using not in databases or any(conf.problems(getattr(settings, conf.NAME, {}))):
-        return []
-    if WebhookEndpoint._meta.db_table not in connections[using].introspection.table_names():
-        return []
+    if _settings_are_wrong() or not _has_endpoints(databases):
+        return
     active = WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)
     registered = set(active.values_list("account", flat=True).distinct())
-    return [
-        checks.Warning(
-            f"No webhook endpoint of the account {account.alias} is known, and it has no WEBHOOK_SECRETS: no delivery "
-            "can arrive, so changes show minutes later.",
-            hint="Register the site's public address: manage.py payments_endpoints create "
-            "https://…/payments/webhook/ (with --account for another one than default).",
-            id=f"{ID}.W025",
-        )
-        for account in conf.current().ACCOUNTS.values()
-        if account.alias not in registered and not account.webhook_secrets
-    ]
+    for account in conf.current().ACCOUNTS.values():
+        if account.alias not in registered and not account.webhook_secrets:
+            yield _warning(
+                "W025",
+                f"No webhook endpoint of the account {account.alias} is known, and it has no WEBHOOK_SECRETS: no "
+                "delivery can arrive, so changes show minutes later.",
+                hint="Register the site's public address: manage.py payments_endpoints create "
+                "https://…/payments/webhook/ (with --account for another one than default).",
+            )
 
 
-def check_storage(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[checks.CheckMessage]:
+def _has_endpoints(databases: Collection[str] | None) -> bool:
+    """Return True if the check may read the table of endpoints, and it exists."""
+    using = router.db_for_read(WebhookEndpoint)
+    if not databases or using not in databases:
+        return False
+    return WebhookEndpoint._meta.db_table in connections[using].introspection.table_names()
+
+
+@_listed
+def check_storage(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. W016: the database cannot store every character. E023: nor every webhook body.
 
     E025: a node of a cluster may be read before it has what another one has committed.
     """
     using = router.db_for_write(Event)
     if not databases or using not in databases:
-        return []
-    messages: list[checks.CheckMessage] = []
+        return
     names = {characters.character_set(using), characters.of_connection(using)} - characters.COMPLETE
     if names:
-        messages.append(
-            checks.Warning(
-                f"The database takes texts as {' and '.join(sorted(names))}: an event with another character, such as "
-                "an emoji in a refund's reason, is quarantined, and a sweep leaves out its object.",
-                hint='Use a database in utf8mb4 with "OPTIONS": {"charset": "utf8mb4"} (MariaDB), or with ENCODING '
-                "'UTF8' (PostgreSQL). docs/install.md shows how to convert the columns on MariaDB.",
-                id=f"{ID}.W016",
-            )
+        yield _warning(
+            "W016",
+            f"The database takes texts as {' and '.join(sorted(names))}: an event with another character, such as "
+            "an emoji in a refund's reason, is quarantined, and a sweep leaves out its object.",
+            hint='Use a database in utf8mb4 with "OPTIONS": {"charset": "utf8mb4"} (MariaDB), or with ENCODING '
+            "'UTF8' (PostgreSQL). docs/install.md shows how to convert the columns on MariaDB.",
         )
     most = sizes.packet(using)
-    if most is not None and not any(conf.problems(getattr(settings, conf.NAME, {}))):
+    if most is not None and not _settings_are_wrong():
         # Quotes and line breaks of a body are sent as two bytes each.
         needed = 2 * conf.current().MAX_WEBHOOK_BYTES
         if needed > most:
-            messages.append(
-                checks.Error(
-                    f'{conf.NAME}["MAX_WEBHOOK_BYTES"] allows bodies that may take a statement of {needed} bytes, and '
-                    f"the database's max_allowed_packet is {most}: such a delivery cannot be stored.",
-                    hint=f"Set max_allowed_packet of the server to {needed} or more, or MAX_WEBHOOK_BYTES to at most "
-                    f"{most // 2}.",
-                    id=f"{ID}.E023",
-                )
+            yield _error(
+                "E023",
+                f'{conf.NAME}["MAX_WEBHOOK_BYTES"] allows bodies that may take a statement of {needed} bytes, and '
+                f"the database's max_allowed_packet is {most}: such a delivery cannot be stored.",
+                hint=f"Set max_allowed_packet of the server to {needed} or more, or MAX_WEBHOOK_BYTES to at most "
+                f"{most // 2}.",
             )
     if _may_be_behind(using):
-        messages.append(
-            checks.Error(
-                "The database is a Galera cluster, and reads do not wait for what another node has committed: after a "
-                "failover, a call that was sent may pass for one that was not.",
-                hint='Set "OPTIONS": {"init_command": "SET SESSION wsrep_sync_wait = 1"} for the database.',
-                id=f"{ID}.E025",
-            )
+        yield _error(
+            "E025",
+            "The database is a Galera cluster, and reads do not wait for what another node has committed: after a "
+            "failover, a call that was sent may pass for one that was not.",
+            hint='Set "OPTIONS": {"init_command": "SET SESSION wsrep_sync_wait = 1"} for the database.',
         )
-    return messages
 
 
 def _may_be_behind(using: str) -> bool:
@@ -533,42 +483,30 @@ def _may_be_behind(using: str) -> bool:
     return found.get("wsrep_on") == "ON" and not int(found["wsrep_sync_wait"]) & 1
 
 
-def check_accounts(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[checks.CheckMessage]:
+@_listed
+def check_accounts(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. E018: a key was replaced by one of another project. E019: rows
     belong to an alias that is not configured.
     """
-    if (
-        not databases
-        or router.db_for_read(Event) not in databases
-        or any(conf.problems(getattr(settings, conf.NAME, {})))
-    ):
-        return []
+    if not databases or router.db_for_read(Event) not in databases or _settings_are_wrong():
+        return
     # Not imported at the start: only these checks read the mirror.
     from payments_integration import projection  # noqa: PLC0415
 
     stored, configured = reconciliation.stored_accounts(), conf.current().ACCOUNTS
-    unknown = [alias for alias in stored if alias not in configured]
     replaced = projection.replaced_keys([alias for alias in stored if alias in configured])
-    messages: list[checks.CheckMessage] = [
-        checks.Error(
+    for why in replaced.values():
+        yield _error(
+            "E018",
             f"{why}. Every call and pass is refused, and deliveries wait, because the objects of two projects would "
             "be mixed.",
             hint=f"To do: {ACTIONS[Reason.KEY_REPLACED]}.",
-            id=f"{ID}.E018",
         )
-        for why in replaced.values()
-    ]
-    if not unknown:
-        return messages
-    return [
-        *messages,
-        checks.Error(
+    if unknown := [alias for alias in stored if alias not in configured]:
+        yield _error(
+            "E019",
             f"Rows belong to accounts that are not configured: {', '.join(unknown)}. A renamed account is a stranger: "
             "events about its objects are quarantined, and its keys protect no call.",
             hint="If you renamed it, run manage.py payments_rename_account OLD NEW before you start anything. "
             "Otherwise configure it again; if it is closed for good, silence this check.",
-            id=f"{ID}.E019",
-        ),
-    ]
+        )

@@ -58,7 +58,7 @@ def budget(allowed: float) -> float:
 def before_sending(check: Check) -> Iterator[None]:
     """Call ``check`` right before the first byte of each request that this thread sends in this block.
 
-    Looking up the host and connecting take time, in which a lease may end. ``check`` gets the seconds within which the
+    Looking up the host and connecting take time, in which a claim may end. ``check`` gets the seconds within which the
     exchange ends. If it raises an error, the request is not sent, and the call raises this error.
     """
     token = _check.set(check)

@@ -128,7 +128,7 @@ class Requestor:
         """
         state = self._own_state()
         bucket: Bucket = "read" if method == "GET" else "write"
-        # Time spent on requests that were answered 429 counts as waiting. So a caller who holds a lease on the
+        # Time spent on requests that were answered 429 counts as waiting. So a caller who has a claim on the
         # operation knows when the last request can begin.
         last_start = self._monotonic() + max_wait
         leave_reserve = background

@@ -20,8 +20,10 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.connections import POOLS, Attempt, EndedEarly, NotConnected, Resolver, current_attempt
+from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, current_attempt
+from payments_integration.client.connections import POOLS
 from payments_integration.client.deadlines import Deadline, budget, current_check
+from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
 
 logger = logging.getLogger("payments_integration.client")

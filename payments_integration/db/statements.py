@@ -16,7 +16,6 @@ from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from django.core.exceptions import EmptyResultSet
 from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -35,8 +34,8 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 @sensitive_variables()  # a report of an error would show payers
-def insert(row: Model, *, using: str) -> int:
-    """INSERT one row. Returns how many rows were inserted: 0 if the key is taken.
+def insert_if_free(row: Model, *, using: str) -> int:
+    """INSERT one row if its key is free. Returns how many rows were inserted: 0 if the key is taken.
 
     Only for plain fields: ``pre_save`` (``auto_now``) is not called. A taken key is not an error, because PostgreSQL
     would write the row to its log. MariaDB raises IntegrityError: its IGNORE would hide other errors too. DataError
@@ -70,7 +69,7 @@ def _insert(
         return int(cursor.rowcount)
 
 
-def insert_one(row: Model, *, using: str) -> None:
+def insert_like_save(row: Model, *, using: str) -> None:
     """INSERT one unsaved row as ``save`` does, in a third of its time: Django builds the statement anew for each row.
 
     IntegrityError means that a key is taken. A key that the database generates is left out of the row. If receivers of
@@ -175,32 +174,6 @@ def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool =
         cursor.execute(" UNION ALL ".join(texts), parameters)
         rows = list(cursor.fetchall())
     return [tuple(row) for row in compilers[0].results_iter(results=[rows])] if convert else rows
-
-
-def sums_by(
-    rows: QuerySet[Any, Any], group: str, names: Sequence[str], *, using: str
-) -> list[tuple[str, int, list[int]]]:
-    """Return for each value of the field ``group`` the number of rows and the sums of the integer fields ``names``.
-
-    ``rows`` may have a LIMIT, which Django would apply to the groups. Sums may have any size.
-    """
-    # SQLite fails if a sum leaves int64, which two amounts can do, so it adds up the upper and the lower halves.
-    halves = "SUM({0} >> 32), SUM({0} & 4294967295)" if connections[using].vendor == "sqlite" else "0, SUM({0})"
-    quote = connections[using].ops.quote_name
-    columns = [quote(rows.model._meta.get_field(name).column) for name in (group, *names)]
-    try:
-        sql, parameters = rows.values_list(group, *names).query.get_compiler(using=using).as_sql()
-    except EmptyResultSet:
-        return []
-    wanted = ", ".join((columns[0], "COUNT(*)", *map(halves.format, columns[1:])))
-    with connections[using].cursor() as cursor:
-        cursor.execute(f"SELECT {wanted} FROM ({sql}) AS listed GROUP BY {columns[0]}", parameters)  # noqa: S608
-        found = cursor.fetchall()
-
-    def total(upper: Any, lower: Any) -> int:
-        return (int(upper or 0) << 32) + int(lower or 0)
-
-    return [(value, count, list(map(total, sums[::2], sums[1::2]))) for value, count, *sums in found]
 
 
 def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:

@@ -106,7 +106,7 @@ def is_nested(using: str) -> bool:
     return connection.in_atomic_block and not (blocks and blocks[-1]._from_testcase)
 
 
-def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
+def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
     Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it.
@@ -114,7 +114,7 @@ def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) 
     connection = connections[using]
 
     def insert() -> None:
-        if not statements.insert(row, using=using):
+        if not statements.insert_if_free(row, using=using):
             raise IntegrityError("the key is taken")
         if then is not None:
             then()

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from payments_integration import conf, reconciliation
 from payments_integration.dates import on_site
 from payments_integration.exceptions import public_error
-from payments_integration.health.statistics import FAILING_ATTEMPTS
+from payments_integration.health.backlogs import FAILING_ATTEMPTS
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DueRefresh,

@@ -13,6 +13,7 @@ from payments_integration import conf
 from payments_integration.attention import ACTIONS
 from payments_integration.db import statements
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
+from payments_integration.health.backlogs import LIMIT
 from payments_integration.health.report import (
     AccountReport,
     AccountStatistics,
@@ -22,7 +23,7 @@ from payments_integration.health.report import (
     Run,
     Waiting,
 )
-from payments_integration.health.statistics import LIMIT, read_statistics
+from payments_integration.health.statistics import read_statistics
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,

@@ -154,8 +154,8 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
         found = cursor.fetchone() if cursor.rowcount else None
     if found is None:
         raise ClaimLost
-    is_waiting, is_overtaken, version, is_erased, transaction_id = found
-    if not is_waiting or is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
+    is_undispatched, is_overtaken, version, is_erased, transaction_id = found
+    if not is_undispatched or is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
         raise WorkChanged
     instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
     return instance, transaction_id
@@ -171,7 +171,7 @@ def _lock_sql(item: type[Item], kind: str, using: str, columns: tuple[str, ...])
         f"EXISTS (SELECT 1 FROM {quote(item._meta.db_table)} i WHERE i.id = %s AND i.state = 'applied'),"  # noqa: S608  (names of ours)
         f" EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"
         " WHERE e.account = %s AND e.object_kind = %s AND e.object_id = %s"
-        f" AND {IS_WAITING} AND e.created_at < %s),"
+        f" AND {GOES_FIRST} AND e.created_at < %s),"
         f" {version}, {is_erased}, {TRANSACTION_ID if connection.vendor == 'postgresql' else 'NULL'}"
     )
     table, values = quote(ObjectDispatch._meta.db_table), ", ".join(f"{quote(name)} = %s" for name in columns)
@@ -194,8 +194,8 @@ def goes_before(item: Item) -> datetime:
     return item.created_at if isinstance(item, Event) else item.at + timedelta(microseconds=1)
 
 
-#: The event ``e`` is applied but not dispatched, or will be applied.
-IS_WAITING = "e.state IN ('applied', 'held', 'pending') AND (e.state <> 'pending' OR e.attempts = 0)"
+#: Later items of its object wait for the event ``e``: it is applied but not dispatched, or will be applied.
+GOES_FIRST = "e.state IN ('applied', 'held', 'pending') AND (e.state <> 'pending' OR e.attempts = 0)"
 #: A receiver that rolls back by hand moves PostgreSQL's next statements to another transaction.
 TRANSACTION_ID = "pg_current_xact_id()::text"
 

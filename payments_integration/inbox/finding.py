@@ -15,7 +15,7 @@ from payments_integration import conf
 from payments_integration.db.claims import Claims
 from payments_integration.db.statements import filter_account_last, in_index_order
 from payments_integration.db.transactions import CLOCK_SLACK, expired
-from payments_integration.inbox.loading import WAITING_STATES
+from payments_integration.inbox.loading import TO_BE_APPLIED_STATES
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
 from payments_integration.projection import waiting_accounts
 
@@ -73,11 +73,11 @@ def _undispatched(
 ) -> QuerySet[Any]:
     """Return undispatched items after a place in their order, without items that must wait."""
     of_it = {name: OuterRef(name) for name in ("account", "object_kind", "object_id")}
-    waiting = ObjectDispatch.objects.filter(~is_free(now), **of_it)
+    taken = ObjectDispatch.objects.filter(~is_free(now), **of_it)
     older = Event.objects.filter(**of_it, created_at__lt=OuterRef(when))
     # Two exclusions: for one with two alternatives, PostgreSQL does not use the index on the object's states.
     items: QuerySet[Any] = model._default_manager.filter(
-        ~Exists(waiting), *(~Exists(older.filter(state)) for state in WAITING_STATES)
+        ~Exists(taken), *(~Exists(older.filter(state)) for state in TO_BE_APPLIED_STATES)
     )
     items = filter_account_last(items.filter(state=EventState.APPLIED), account)
     # Their items wait while the key may be of another project.

@@ -20,7 +20,7 @@ from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
-    IS_WAITING,
+    GOES_FIRST,
     TRANSACTION_ID,
     ReceiverFailed,
     WorkChanged,
@@ -210,7 +210,7 @@ def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, st
     is_overtaken = (
         f"EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"  # noqa: S608  (names of ours)
         " WHERE e.account = d.account AND e.object_kind = d.object_kind AND e.object_id = d.object_id"
-        f" AND {IS_WAITING} AND e.created_at < %s{not_these})"
+        f" AND {GOES_FIRST} AND e.created_at < %s{not_these})"
     )
     version, is_erased = mirror_columns(kind, using, account="d.account", key="d.object_id")
     return lock, f"d.id, {is_overtaken}, {version}, {is_erased}, {transaction_id}"

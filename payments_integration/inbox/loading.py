@@ -19,8 +19,8 @@ from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offs
 
 #: Later items of the object wait for these events: another worker may be applying a pending one, and a later batch may
 #: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
-WAITING_STATES = (Q(state=EventState.HELD), Q(state=EventState.PENDING, attempts=0))
-WAITING = WAITING_STATES[0] | WAITING_STATES[1]
+TO_BE_APPLIED_STATES = (Q(state=EventState.HELD), Q(state=EventState.PENDING, attempts=0))
+TO_BE_APPLIED = TO_BE_APPLIED_STATES[0] | TO_BE_APPLIED_STATES[1]
 
 Item = Event | StatusChange
 
@@ -94,7 +94,9 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     # Read mirror rows and waiting events first: a change after that is noticed when the item is dispatched.
     _load_mirrors(works, using)
     of_them, most = of_objects(works), conf.current().BATCH_SIZE
-    waiting = Event.objects.filter(of_them, WAITING).order_by().values_list("account", "object_kind", "object_id")
+    waiting = (
+        Event.objects.filter(of_them, TO_BE_APPLIED).order_by().values_list("account", "object_kind", "object_id")
+    )
     blocked_from = {(account, kind, pk): at for account, kind, pk, at in waiting.annotate(Min("created_at"))}
     events = list(_applied(Event, of_them).order_by("created_at", "pk")[:most])
     answered = list(_applied(StatusChange, of_them).order_by("at", "pk")[:most])

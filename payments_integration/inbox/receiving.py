@@ -23,7 +23,7 @@ from payments_integration import schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.transactions import deleted, first_run, inserted, repeatable
+from payments_integration.db.transactions import deleted, first_run, insert_and_commit, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
@@ -202,7 +202,7 @@ def read_again(row: Event) -> bool:
 def _store(event: Event) -> None:
     """Insert and commit the row. Raises IntegrityError if the id is taken or the database refuses the row."""
     then = partial(report_quarantined, event) if event.state == EventState.QUARANTINED else None
-    inserted(event, using=router.db_for_write(Event), then=then)
+    insert_and_commit(event, using=router.db_for_write(Event), then=then)
 
 
 def _receive_refused(event: Event, body: bytes, error: Exception) -> Receipt:

@@ -1,16 +1,19 @@
-"""Write the files that ``payments_quickstart --order`` adds to the app of the model that payments are for."""
+"""Write the files that ``payments_quickstart`` adds to the app of the model that payments are for."""
 
 from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
+from textwrap import dedent, indent
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 
 from payments_integration import money
 from payments_integration.management.order_model import OrderModel, has_atomic_requests
+from payments_integration.payable import Payable
 
 #: The country and a card method of the sandbox for each currency, to start with.
 METHODS = {
@@ -21,6 +24,23 @@ METHODS = {
 PROXY = "PaidOrder"
 #: The price of the test's order, in minor units.
 TEST_PRICE = 11_990
+
+
+_HANDLERS = '''\
+"""What happens when a payment changes. payments_integration finds this module by its name."""
+
+{imports}
+
+
+@on_status(Payment, database_only=True)
+@on_status(Refund, database_only=True)
+def follow(obj, **kwargs):
+    """Called once for each change of a payment or refund. Its database work commits exactly once.
+
+    database_only: mails and requests belong into transaction.on_commit.
+    """
+{body}
+'''
 
 
 def proxy(order: OrderModel) -> str:
@@ -224,3 +244,72 @@ def _example(each: Any) -> str:
     if isinstance(each, models.JSONField):
         return "{}"
     return "..."  # only the project knows a value
+
+
+def handlers(model: type[models.Model] | None, *, is_priced: bool = False) -> str:
+    """Return a module with a handler for payments and refunds. It marks an order if the model has the fields for it.
+
+    ``is_priced`` is True if the model will be a Payable with a price when the module is imported.
+    """
+    imports = [
+        "from payments_integration.handlers import on_status",
+        "from payments_integration.models import Payment, Refund",
+    ]
+    if model is None or not (is_priced or issubclass(model, Payable)):
+        name = model.__name__ if model is not None else "Order"
+        body = f"""\
+            # Mark your order here. If {name} inherits from Payable, this finds it, and it knows whether it is paid:
+            # order = {name}.objects.select_for_update().of(obj)
+            logger.info("%s is %s", obj.pk, obj.status)
+        """
+        imports = ["import logging", "", *imports, "", "logger = logging.getLogger(__name__)"]
+        return _HANDLERS.format(imports="\n".join(imports), body=indent(dedent(body).rstrip(), "    "))
+    imports += ["", f"from {model.__module__} import {model.__name__}"]
+    price = "*order.payments_price()" if is_priced else _arguments_of_is_paid(model)  # type: ignore[arg-type]
+    if "to_minor" in price:
+        imports.insert(2, "from payments_integration.money import to_minor")
+    lines = [
+        f"order = {model.__name__}.objects.select_for_update().of(obj)",
+        "if order is None:",
+        "    return  # a deposit, or another system's payment",
+    ]
+    if not price:
+        lines.append(
+            "...  # Ask order.is_paid(minor units, currency). Mark the order as paid, or as not paid any more."
+        )
+    elif _field(model, "paid_at") is not None:
+        imports.insert(0, "from django.utils import timezone")
+        lines += [
+            f"is_paid = order.is_paid({price})",
+            "if is_paid != (order.paid_at is not None):",
+            "    order.paid_at = timezone.now() if is_paid else None",
+            '    order.save(update_fields=["paid_at"])',
+        ]
+    else:
+        lines += [
+            f"if order.is_paid({price}):",
+            "    ...  # Mark the order as paid here.",
+            "else:",
+            "    ...  # Mark it as not paid: no money came yet, or all of it was refunded or charged back.",
+        ]
+    return _HANDLERS.format(imports="\n".join(imports), body=indent("\n".join(lines), "    "))
+
+
+def _arguments_of_is_paid(model: type[Payable]) -> str:
+    """Return the arguments for ``is_paid``; empty if the model does not say what it costs."""
+    if model._knows_price():
+        return "*order.payments_price()"
+    currency = "order.currency" if _field(model, "currency") is not None else "obj.currency"
+    amount = _field(model, "amount")
+    if isinstance(amount, models.IntegerField):
+        return f"order.amount, {currency}"
+    if isinstance(amount, models.DecimalField):
+        return f"to_minor(order.amount, {currency}), {currency}"
+    return ""
+
+
+def _field(model: type[models.Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None

@@ -464,6 +464,7 @@ MIRRORS: dict[str, type[Any]] = {
 def refundable_rest(payment: Payment, *, without: str = "") -> int:
     """Return the minor units of a payment that no refund has taken: done, in progress or perhaps sent.
 
+    The operation, ``services``, pages and receipts ask here. ``payable.sql`` says the same in SQL, for many orders.
     Reads mirrored rows only. The result is exact in the transaction that records a refund, under the payment's lock
     and after the refunds were listed. Elsewhere it is for display. ``without`` is the id of an operation to leave out.
     """

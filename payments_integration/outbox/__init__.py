@@ -16,7 +16,10 @@ if TYPE_CHECKING:
         is_requester as is_requester,
         reject as reject,
     )
-    from payments_integration.outbox.guard import Progress as Progress, guarded as guarded
+    from payments_integration.outbox.commit_check import (
+        CommitCheck as CommitCheck,
+        unknown_if_committed as unknown_if_committed,
+    )
     from payments_integration.outbox.intents import Intent as Intent, PreconditionFailed as PreconditionFailed
     from payments_integration.outbox.recovery import (
         bring_up_to_date as bring_up_to_date,

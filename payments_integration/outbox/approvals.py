@@ -21,8 +21,8 @@ from payments_integration import conf, permissions
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, recovery, resolution, sending
-from payments_integration.outbox.guard import Progress, guarded
+from payments_integration.outbox import claiming, ledger, look_ups, operations, recovery, resolution, sending
+from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
 
@@ -60,11 +60,11 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
             see its state.
         OutcomeUnknown: Approved and kept, being resolved.
     """
-    return guarded(_approve, operation, actor, comment, digest)
+    return unknown_if_committed(_approve, operation, actor, comment, digest)
 
 
 @sensitive_variables()
-def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, progress: Progress) -> Any:
+def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, check: CommitCheck) -> Any:
     refuse_transaction("approve")
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment, comment_required=False)
@@ -73,9 +73,9 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
-    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+    verdict = look_ups.find_forgotten_attempt(operation)
     if verdict is not None:
-        return _linked(operation, verdict, who)
+        return _link_instead_of_sending(operation, verdict, who)
     intent = _intent(operation)
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
@@ -100,31 +100,31 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
             # Raised after the check: if another worker sent the operation, its state is the better message.
             raise failure
         # Claim it in the commit that approves it: if this process dies, it is resumed under the same key.
-        fields = ledger.sending_fields(row, token, latest)
+        fields = claiming.sending_fields(row, token, latest)
         approval = {"approved_by": who, "approved_at": fields["last_sent_at"]}
         fields |= approval | {"note": row.with_note(note)}
         for name, value in fields.items():
             setattr(row, name, value)
-        progress.may_be_changed(row, **approval)
+        check.expect_update(row, **approval)
         row.save(update_fields=fields)
         return row
 
     approved = repeatable(
         write, using=ledger_database(), durable=True, lost_races=False, about=ledger.log_ids(operation)
     )
-    progress.is_committed(approved)
+    check.note_committed(approved)
     return sending.send_now(approved)
 
 
-def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
+def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, who: str) -> Any:
     """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
-    claim = ledger.claim_to_resolve(operation, (_WAITS,))
+    claim = claiming.claim_to_resolve(operation, (_WAITS,))
     if claim is None:
         operation.refresh_from_db()
         _refuse_settled(operation)
     note = f"{who} wanted to approve it; {verdict.note}"
-    if not recovery.link(claim, dataclasses.replace(verdict, note=note)):
+    if not look_ups.link_result(claim, dataclasses.replace(verdict, note=note)):
         # It still waits: a person who does not approve must not be able to send it.
         claim.release(state=_WAITS, next_attempt_at=None)
         resolution.refuse(_("The object belongs to another operation."))

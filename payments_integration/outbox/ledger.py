@@ -1,7 +1,4 @@
-"""Keep every operation: committed before it is sent, unique by (account, key), never deleted.
-
-A worker claims an operation (``db.claims``) before it sends or resolves it, and writes the outcome under its claim.
-"""
+"""Keep every operation: committed before it is sent, unique by (account, key), never deleted."""
 
 from __future__ import annotations
 
@@ -9,25 +6,20 @@ import copy
 import dataclasses
 import hashlib
 import json
-import time
 import uuid
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections
-from django.db.models import QuerySet
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db import statements
-from payments_integration.db.claims import ClaimLost, Claims, new_token
-from payments_integration.db.transactions import inserted, ledger_database, repeatable, updated, updated_row
+from payments_integration.db.claims import new_token
+from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable
 from payments_integration.exceptions import (
     ApprovalRequired,
     IdempotencyMismatch,
@@ -38,8 +30,8 @@ from payments_integration.exceptions import (
     provider_error,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
-from payments_integration.outbox import operations
-from payments_integration.outbox.guard import Progress
+from payments_integration.outbox import claiming, operations
+from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.signals import Reason, caused_at
 
@@ -78,19 +70,19 @@ def record(
     deferred: bool,
     latest: LatestAnswer | None = None,
     is_looked_up: bool = False,
-    reopened: Reopened | None = None,
-    progress: Progress | None = None,
+    reopenable: Reopenable | None = None,
+    check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
     """Record the intent. Returns its operation, and True if it is to be sent now as new.
 
     A call that is sent at once is committed when this returns, and claimed in the same commit, so that no other worker
     sends it. ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's
     transaction, unclaimed. From the approval limit on, the operation is unclaimed until its approval.
-    ``is_looked_up``: the caller has already looked the key up and found ``reopened``, or nothing. The unique
+    ``is_looked_up``: the caller has already looked the key up and found ``reopenable``, or nothing. The unique
     constraint catches a call in between.
 
     An operation that ``has_free_key`` is opened again. The same call sends the same bytes; a call with other
-    arguments, such as another payment method, replaces them. ``progress`` learns what may be committed, and what is.
+    arguments, such as another payment method, replaces them. ``check`` learns what may be committed, and what is.
 
     Raises PreconditionFailed and IdempotencyMismatch.
     """
@@ -98,19 +90,19 @@ def record(
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
     call = operations.CALLS[intent.operation]
     # In a caller's transaction, the caller's commit decides.
-    progress = progress or Progress()
+    check = check or CommitCheck()
     must_look = not is_looked_up
-    is_new = is_looked_up and not deferred and reopened is None
+    is_new = is_looked_up and not deferred and reopenable is None
     # Receivers of other apps may write more.
     needs_transaction = precondition is not None or call.needs_approval(intent) or statements.has_receivers(Operation)
     if is_new and not needs_transaction:
-        if (operation := _recorded_alone(intent, latest, progress)) is not None:
+        if (operation := _recorded_alone(intent, latest, check)) is not None:
             return operation, True
         must_look = True
 
     def write() -> tuple[Operation, bool]:
         nonlocal must_look
-        known = find(intent) if must_look else reopened.operation if reopened is not None else None
+        known = find(intent) if must_look else reopenable.operation if reopenable is not None else None
         # If this is repeated, another call with this key was faster, or the commit did take place.
         must_look = True
         if known is not None and not known.has_free_key:
@@ -127,15 +119,15 @@ def record(
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
         elif not deferred:
-            fields = sending_fields(operation, new_token(), latest)
-            if known is not None and reopened is not None and reopened.key_is_known:
+            fields = claiming.sending_fields(operation, new_token(), latest)
+            if known is not None and reopenable is not None and reopenable.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
             _set(operation, fields)
         if known is None:
-            progress.may_be_inserted(operation)
-            statements.insert_one(operation, using=ledger_database())
-        elif not _reopen(known, operation, progress):
+            check.expect_insert(operation)
+            statements.insert_like_save(operation, using=ledger_database())
+        elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
             call_attention(
@@ -156,23 +148,23 @@ def record(
         if known is None:
             raise
         operation, is_new = known, False
-    progress.is_committed(operation)
+    check.note_committed(operation)
     return operation, is_new
 
 
-def _recorded_alone(intent: Intent, latest: LatestAnswer | None, progress: Progress) -> Operation | None:
+def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCheck) -> Operation | None:
     """Record an operation that needs one row and nothing more: its INSERT commits it.
 
     Returns None if another call with this key was faster.
     """
     operation = _build(intent, deferred=False)
-    _set(operation, sending_fields(operation, new_token(), latest))
-    progress.may_be_inserted(operation)
+    _set(operation, claiming.sending_fields(operation, new_token(), latest))
+    check.expect_insert(operation)
     try:
-        inserted(operation, using=ledger_database())
+        insert_and_commit(operation, using=ledger_database())
     except IntegrityError:
         return None
-    progress.is_committed(operation)
+    check.note_committed(operation)
     return operation
 
 
@@ -223,7 +215,7 @@ def result(operation: Operation) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopenable:
     """An operation whose key is free, to be sent again."""
 
     operation: Operation
@@ -266,12 +258,12 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def _reopen(known: Operation, operation: Operation, progress: Progress) -> bool:
+def _write_reopened(known: Operation, operation: Operation, check: CommitCheck) -> bool:
     """Write the reopened operation if the row is as it was read. Returns False if another call was faster."""
     # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
     mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}
-    progress.may_be_changed(operation, **mark)
-    as_read = unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
+    check.expect_update(operation, **mark)
+    as_read = claiming.unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
     columns = [field.attname for field in operation._meta.concrete_fields if not field.primary_key]
     return bool(as_read.update(**{name: getattr(operation, name) for name in columns}))
 
@@ -338,102 +330,3 @@ def _find_locked(intent: Intent) -> Operation | None:
         known = known.select_for_update()
     operation = known.first()
     return _same(operation, intent) if operation is not None else None
-
-
-#: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
-CLAIM_MARGIN = 30.0
-
-
-class ClaimTooShort(ClaimLost):
-    """The claim is too short for a request, so nothing was sent. Another worker takes the operation over."""
-
-
-def claims() -> Claims:
-    """Return how operations are claimed."""
-    return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to send or resolve one operation, until the claim ends."""
-
-    operation: Operation
-    token: str
-    #: An earlier attempt may have been executed. Then a refusal now proves nothing, and an answer may be old.
-    earlier_may_have_run: bool
-    #: When it was claimed, on a clock that cannot be set.
-    since: float = field(default_factory=time.monotonic, compare=False)
-
-    def ensure_time(self, wait: float) -> None:
-        """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.
-
-        A process may be stopped between its claim and its request for any length of time.
-        """
-        self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
-
-    def ensure_lasts(self, seconds: float) -> None:
-        """Raise ClaimTooShort unless the claim lasts this many seconds more, by either clock."""
-        until, lasts = self.operation.claimed_until, claims().length.total_seconds()
-        if until is None or timezone.now() + timedelta(seconds=seconds) > until:
-            raise ClaimTooShort
-        if time.monotonic() - self.since > lasts - seconds:
-            raise ClaimTooShort
-
-    def release(self, **values: Any) -> None:
-        """Write an outcome and end the claim, in one statement. Raises ClaimLost."""
-        where = {"id": self.operation.pk, "claim_token": self.token}
-        if not updated_row(Operation, where=where, values=claims().free_values() | values):
-            raise ClaimLost("another worker has taken this operation")
-
-
-def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None = None) -> dict[str, Any]:
-    """Return the fields to commit before a request leaves. ``latest`` is the provider's latest answer."""
-    now = timezone.now()
-    fields: dict[str, Any] = {
-        **_claim_fields(operation, token),
-        "state": OperationState.UNKNOWN,
-        "may_have_run": True,
-        "last_sent_at": now,
-    }
-    if not operation.may_have_run:
-        # An attempt that was certainly not executed does not count: the provider does not know its key.
-        fields |= {
-            "first_sent_at": now,
-            "sent_after": latest.date if latest is not None else None,
-            "sent_to": conf.fingerprint(operation.account),
-        }
-    return fields
-
-
-def claim_to_send(operation: Operation, states: Collection[str], latest: LatestAnswer | None = None) -> Claim | None:
-    """Claim the operation for sending if it is as it was read. Returns None if another worker was faster.
-
-    ``latest`` is the provider's latest answer, for a first attempt.
-    """
-    return _take(operation, states, sending_fields(operation, new_token(), latest))
-
-
-def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | None:
-    """Claim the operation without sending it. Returns None if another worker was faster."""
-    return _take(operation, states, _claim_fields(operation, new_token()))
-
-
-def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operation]:
-    """Match the operation's row if it is unchanged since the read, unclaimed, and in one of these states."""
-    return Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states, attempts=operation.attempts)
-
-
-def _claim_fields(operation: Operation, token: str) -> dict[str, Any]:
-    claimed = claims().values(token)
-    # If this process dies, the operation is due again when the claim ends.
-    return {**claimed, "attempts": operation.attempts + 1, "next_attempt_at": claimed["claimed_until"]}
-
-
-def _take(operation: Operation, states: Collection[str], fields: dict[str, Any]) -> Claim | None:
-    may_have_run = operation.may_have_run
-    as_read = unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
-    if not updated(as_read, **fields):
-        return None
-    for name, value in fields.items():
-        setattr(operation, name, value)
-    return Claim(operation, fields["claim_token"], may_have_run)

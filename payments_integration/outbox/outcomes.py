@@ -30,9 +30,9 @@ from payments_integration.exceptions import (
     request_id_of,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
-from payments_integration.outbox import ledger, operations
+from payments_integration.outbox import claiming, ledger, operations
+from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Intent
-from payments_integration.outbox.ledger import Claim
 from payments_integration.projection import Snapshot
 from payments_integration.signals import Reason
 
@@ -255,7 +255,7 @@ def _settle(claim: Claim, outcome: dict[str, Any], then: Callable[[], Any] = lam
     about = ledger.log_ids(claim.operation)
     result = repeatable(close, using=ledger_database(), durable=True, about=about)
     # As committed. Only the holder of the claim writes it, so there is nothing to read again.
-    for name, value in {**outcome, **ledger.claims().free_values()}.items():
+    for name, value in {**outcome, **claiming.claims().free_values()}.items():
         setattr(claim.operation, name, value)
     return result
 

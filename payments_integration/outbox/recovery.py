@@ -1,8 +1,7 @@
 """Finish operations that their caller could not finish: deferred, rate-limited, interrupted or unknown.
 
 An unknown operation is sent again under its key while the provider knows that key. After that, or if it went to
-another address, it is looked up. A single object that no other operation explains counts as its result. A person
-decides about everything else.
+another address, it is looked up (``look_ups``).
 """
 
 from __future__ import annotations
@@ -10,11 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import F, Q, QuerySet
@@ -22,14 +18,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, projection, sync, wakeup
-from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import expired, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
-from payments_integration.models import Mirror, Operation, OperationState, StatusChange
-from payments_integration.outbox import ledger, operations, outcomes, sending
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import claiming, ledger, look_ups, outcomes, sending
+from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Precondition
-from payments_integration.outbox.ledger import Claim
 from payments_integration.runtime import stopping
 
 logger = logging.getLogger(__name__)
@@ -37,14 +32,9 @@ logger = logging.getLogger(__name__)
 RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
 #: After waiting this long, an operation is sent only by a person.
 SEND_WITHIN = timedelta(hours=24)
-#: If look-ups have failed for this long since the first attempt, a person decides.
-GIVE_UP_AFTER = timedelta(hours=48)
 DEFAULT_LIMIT = 200
 #: A pass starts no further operation after this many seconds. The next pass continues.
 PASS_SECONDS = 240.0
-#: From this age on, an operation that the ledger takes for unsent is looked up first: after a restored backup it may
-#: have been sent.
-LOOK_AFTER = timedelta(hours=1)
 #: A call waits this many seconds for another operation on the same object that is being sent.
 COMPETITOR_WAIT = 10.0
 
@@ -92,7 +82,7 @@ def resume_operations(
 def due_operations() -> QuerySet[Operation]:
     """Return the operations of all accounts that a worker should resume now."""
     now = timezone.now()
-    due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
+    due = Operation.objects.filter(claiming.claims().free(now=now), _due(now), state__in=RESUMABLE)
     # Their operations wait while the account's API key may be of another project.
     return due.exclude(account__in=projection.waiting_accounts())
 
@@ -110,12 +100,12 @@ def resume(operation: Operation) -> bool:
         return send(operation, RESUMABLE)
     if sending.may_resend(operation):
         return send(operation, RESUMABLE)
-    return _without_sending(operation, RESUMABLE, look_up)
+    return _without_sending(operation, RESUMABLE, look_ups.resolve_by_reading)
 
 
 def _without_sending(operation: Operation, states: Collection[str], write: Callable[[Claim], None]) -> bool:
     """Claim the operation and write an outcome without sending it. Returns False if another worker holds it."""
-    claim = ledger.claim_to_resolve(operation, states)
+    claim = claiming.claim_to_resolve(operation, states)
     if claim is not None:
         write(claim)
     return claim is not None
@@ -124,45 +114,30 @@ def _without_sending(operation: Operation, states: Collection[str], write: Calla
 def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     """Claim and send the operation. Returns False if another worker was faster.
 
-    It is looked up instead if the provider may have forgotten its key, and looked up first if ``must_look_first``.
+    It is looked up instead if the provider may have forgotten its key, and looked up first if the ledger may have
+    forgotten an attempt.
     """
-    latest, verdict = None, None
+    latest = None
     try:
-        if must_look_first(operation):
-            verdict = look_first(operation)
+        verdict = look_ups.find_forgotten_attempt(operation)
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
     except (ProviderError, NoAnswer, PagingError) as error:
         return _without_sending(operation, states, partial(outcomes.due, error=error))
     except WireError as error:
-        verdict = Verdict(f"what was found cannot be read: {error}")
+        verdict = look_ups.Verdict(f"what was found cannot be read: {error}")
     if verdict is not None:
-        return _without_sending(operation, states, partial(write_verdict, verdict=verdict))
-    claim = ledger.claim_to_send(operation, states, latest)
+        return _without_sending(operation, states, partial(look_ups.write_verdict, verdict=verdict))
+    claim = claiming.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
             sending.attempt(claim, max_wait=sync.WORKER_WAIT)
         except sending.KeyExpired:
-            look_up(claim)
+            look_ups.resolve_by_reading(claim)
     return claim is not None
 
 
-def look_up(claim: Claim) -> None:
-    """Resolve an operation by reading, and write the outcome. It stays unknown if reading fails."""
-    operation = claim.operation
-    try:
-        _look_up(claim)
-    except (ProviderError, NoAnswer, PagingError) as error:
-        why = error.code if isinstance(error, ProviderError) else str(error)
-        if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
-            outcomes.needs_person(claim, f"looking it up keeps failing: {why}")
-        else:
-            outcomes.unknown(claim, f"looking it up failed: {why}")
-    except WireError as error:
-        outcomes.needs_person(claim, f"what was found cannot be read: {error}")
-
-
-def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | None:
+def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable | None:
     """Return an operation whose key is free, to be sent as a first attempt; or None if it was executed.
 
     An executed one is linked to its object. While the key is younger than 23 hours at the provider, it protects
@@ -171,15 +146,15 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened |
     """
     is_same_place = operation.sent_to == conf.fingerprint(operation.account)
     if is_same_call and is_same_place and sending.is_key_known(operation):
-        return ledger.Reopened(operation, key_is_known=True)
-    verdict = look_first(operation) if must_look_first(operation) else None
+        return ledger.Reopenable(operation, key_is_known=True)
+    verdict = look_ups.find_forgotten_attempt(operation)
     if verdict is None:
-        return ledger.Reopened(operation, key_is_known=False)
-    claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
+        return ledger.Reopenable(operation, key_is_known=False)
+    claim = claiming.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
         message = _("This may have been executed before: %(why)s. If it was not, use another key.")
         raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
-    write_verdict(claim, verdict)
+    look_ups.write_verdict(claim, verdict)
     return None
 
 
@@ -203,179 +178,14 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
             operation.refresh_from_db()
         if operation.state == OperationState.UNKNOWN:
             try:
-                _link_if_found(operation)
+                look_ups.link_if_found(operation)
             except (ProviderError, NoAnswer, PagingError, WireError) as error:
                 extra = {**ledger.log_ids(operation), "request_id": request_id_of(error)}
                 logger.info("Operation %s could not be looked up: %s", operation.pk, type(error).__name__, extra=extra)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a look-up means for an operation. With no more than a note, a person decides."""
-
-    note: str
-    #: The target is as the operation wanted it.
-    took_effect: bool = False
-    #: The only object that is certainly the operation's, from a list of the provider or from the mirror.
-    result: Any = None
-    #: The objects that may be its result.
-    ids: tuple[str, ...] = ()
-
-    @property
-    def is_clear(self) -> bool:
-        return self.took_effect or self.result is not None
-
-
-def must_look_first(operation: Operation) -> bool:
-    """Return True if the operation may have been sent although the ledger takes it for unsent.
-
-    After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid. So does a
-    copy of production with its key. An earlier attempt whose key is still valid needs no look.
-    """
-    if operation.may_have_run:
-        return False
-    # Our clock may have been set back since.
-    return operations.asked_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
-
-
-def look_first(operation: Operation) -> Verdict | None:
-    """Look in the mirror and at the provider before a first send. Returns None if nothing speaks against sending it.
-
-    Writes nothing to the operation. Raises what reading raises.
-    """
-    finding = operations.of(operation).look_first(get_client(operation.account), operation)
-    if isinstance(finding, operations.Happened):
-        return Verdict(finding.note, took_effect=True)
-    if isinstance(finding, operations.Unclear):
-        return None
-    free = without_operation(operation, finding)
-    if finding.complete and not free:
-        return None
-    verdict = _judged(operation, finding, free, "and may be its result or another one's")
-    return replace(verdict, note=f"it was not sent: {verdict.note}") if verdict.result is None else verdict
-
-
-def write_verdict(claim: Claim, verdict: Verdict) -> None:
-    """Write what a look-up found."""
-    if verdict.took_effect:
-        outcomes.happened(claim, verdict.note)
-    elif verdict.result is None:
-        outcomes.needs_person(claim, verdict.note)
-    elif not link(claim, verdict):
-        outcomes.needs_person(claim, f"{verdict.result.id} fits it, but belongs to another operation")
-
-
-def link(claim: Claim, verdict: Verdict) -> bool:
-    """Close the operation as the one that made the verdict's result. Returns False if another operation did."""
-    found = verdict.result
-    return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
-
-
-def _look_up(claim: Claim) -> None:
-    operation = claim.operation
-    finding = operations.of(operation).look_up(get_client(operation.account), operation)
-    if isinstance(finding, operations.Candidates):
-        write_verdict(claim, _judged(operation, finding, without_operation(operation, finding)))
-    else:
-        write_verdict(claim, Verdict(finding.note, took_effect=isinstance(finding, operations.Happened)))
-
-
-def _judged(
-    operation: Operation,
-    found: operations.Candidates,
-    free: list[Any],
-    doubt: str = "but may have been made before it was sent",
-) -> Verdict:
-    """Judge the objects found. ``free``: made by no other operation. ``doubt``: why none is certain."""
-    certain = [item for item in free if operations.of(operation).is_certain(operation, item)]
-    ids = tuple(item.id for item in certain or free)
-    if not found.complete:
-        return Verdict(f"there are more than {operations.MAX_SCANNED} objects to look through")
-    if not free:
-        return Verdict(operations.NOT_FOUND)
-    if not certain:
-        return Verdict(f"{_ids(free)} fits it, {doubt}", ids=ids)
-    if len(certain) > 1:
-        return Verdict(f"{len(certain)} objects fit it: {_ids(certain)}", ids=ids)
-    if _has_rival(operation):
-        return Verdict(f"{certain[0].id} fits it, and another operation whose outcome is open", ids=ids)
-    return Verdict("found by looking it up", result=certain[0], ids=ids)
-
-
-def _link_if_found(operation: Operation) -> None:
-    """Link the operation if exactly one object fits. Otherwise leave it, to be sent again or looked up later.
-
-    Its key is still valid, so an object that may have been made before the request left is not linked.
-    """
-    as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
-    claim = ledger.claim_to_resolve(operation, (OperationState.UNKNOWN,))
-    if claim is None:
-        return
-    with suppress(ClaimLost):
-        try:
-            found = operations.of(operation).look_up(get_client(operation.account), operation)
-            if isinstance(found, operations.Candidates) and found.complete and not _has_rival(operation):
-                free = _made_after_sending(operation, without_operation(operation, found))
-                if len(free) == 1 and outcomes.link(claim, free[0].id, "found among the listed", resource=free[0]):
-                    wakeup.wake(operation.account)
-                    return
-        except Exception:
-            claim.release(**as_it_was)
-            raise
-        claim.release(**as_it_was)
-
-
-def without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
-    """Return the candidates that no operation is linked to, and that no person has called another operation's."""
-    linked = set(
-        Operation.objects.filter(
-            account=operation.account,
-            operation=operation.operation,
-            result_id__in=[item.id for item in found.items],
-        ).values_list("result_id", flat=True)
-    )
-    linked.update(operation.other_objects)
-    return [item for item in found.items if item.id not in linked]
-
-
-def _made_after_sending(operation: Operation, items: list[Any]) -> list[Any]:
-    """Return the items that are certainly the operation's and were not mirrored before the request left."""
-    call = operations.of(operation)
-    sent_at = operation.first_sent_at or operation.created_at
-    known_before = StatusChange.objects.filter(
-        account=operation.account,
-        object_kind=call.kind,
-        object_id__in=[item.id for item in items],
-        recorded_at__lt=sent_at,
-    )
-    known = set(known_before.values_list("object_id", flat=True))
-    return [item for item in items if call.is_certain(operation, item) and item.id not in known]
-
-
-def _ids(items: list[Any]) -> str:
-    return ", ".join(item.id for item in items[:10])
-
-
-def _has_rival(operation: Operation) -> bool:
-    """Return True if another operation of open outcome may have made the same object."""
-    return (
-        Operation.objects.filter(
-            account=operation.account,
-            operation=operation.operation,
-            state__in=(OperationState.UNKNOWN, OperationState.NEEDS_PERSON),
-            may_have_run=True,
-            target_id=operation.target_id,
-            merchant_reference=operation.merchant_reference,
-            amount=operation.amount,
-            currency=operation.currency,
-        )
-        .exclude(pk=operation.pk)
-        .exists()
-    )
-
-
 def _is_held(operation: Operation) -> bool:
-    return not Operation.objects.filter(ledger.claims().free(), pk=operation.pk).exists()
+    return not Operation.objects.filter(claiming.claims().free(), pk=operation.pk).exists()
 
 
 def _due(now: datetime) -> Q:
@@ -408,9 +218,9 @@ def _resume_safely(pk: str) -> str:
 def _failed(operation: Operation, error: Exception) -> str:
     """Try again when the operation's claim has ended, for 48 hours at most, after an error on our side."""
     since = operation.first_sent_at or operation.created_at
-    if operation.state not in RESUMABLE or timezone.now() - since <= GIVE_UP_AFTER:
+    if operation.state not in RESUMABLE or timezone.now() - since <= look_ups.GIVE_UP_AFTER:
         return "failed"
-    claim = ledger.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
+    claim = claiming.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
     try:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")

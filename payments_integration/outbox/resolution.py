@@ -21,7 +21,7 @@ from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.outbox import claiming, look_ups, operations, outcomes, sending
 from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 
@@ -55,8 +55,8 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     who = _name(actor)
     check_account(operation)
     _check_sent(operation)
-    with _claimed(operation, ledger.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
-        recovery.look_up(claim)
+    with _claimed(operation, claiming.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
+        look_ups.resolve_by_reading(claim)
     return operation
 
 
@@ -93,13 +93,13 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+            verdict = look_ups.find_forgotten_attempt(operation)
             if verdict is None:
                 latest = sending.latest_answer(operation.account)
         if verdict is not None:
-            return _settled(operation, verdict, who and f"{who} wanted to send it")
+            return _link_instead_of_sending(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state
-    found = ledger.claim_to_send(operation, _SENDABLE, latest)
+    found = claiming.claim_to_send(operation, _SENDABLE, latest)
     with _claimed(operation, found, who and f"{who} sends it again") as claim:
         try:
             sending.attempt(claim, max_wait=sync.WORKER_WAIT)
@@ -135,7 +135,7 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
         _refuse_if_it_happened(operation)
     note = operation.with_note(f"{who} closed it as never happened: {comment}")
     closing = {"state": OperationState.CLOSED, "closed_at": timezone.now(), "next_attempt_at": None, "note": note}
-    if not updated(ledger.unclaimed(operation, _CLOSABLE), **closing):
+    if not updated(claiming.unclaimed(operation, _CLOSABLE), **closing):
         refuse(_("It is not waiting for a person, or somebody is working on it now."))
     operation.refresh_from_db()
     return operation
@@ -170,7 +170,7 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
         _check_id("object_ids", object_id, call)
     others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
     note = operation.with_note(f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
-    unsent = ledger.unclaimed(operation, OPEN_OPERATION_STATES).filter(may_have_run=False)
+    unsent = claiming.unclaimed(operation, OPEN_OPERATION_STATES).filter(may_have_run=False)
     if not call.creates or not updated(unsent, other_objects=others, note=note):
         refuse(_("It may have been sent, or somebody is working on it now."))
     operation.refresh_from_db()
@@ -193,10 +193,10 @@ def fitting_objects(operation: Operation) -> list[str]:
         return []
     if operation.may_have_run:
         return _mirrored_matches(operation, call)
-    found = call.look_first_in_mirror(operation)
+    found = call.find_forgotten_in_mirror(operation)
     if not isinstance(found, operations.Candidates):
         return []
-    return [item.id for item in recovery.without_operation(operation, found)]
+    return [item.id for item in look_ups.without_operation(operation, found)]
 
 
 def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
@@ -238,7 +238,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         refuse(_("The object has another amount, currency, payment or reference."))
     if not call.is_in_effect(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
-    with _claimed(operation, ledger.claim_to_resolve(operation, states)) as claim:
+    with _claimed(operation, claiming.claim_to_resolve(operation, states)) as claim:
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
             outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
             refuse(_("The object belongs to another operation."))
@@ -279,18 +279,18 @@ def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
 
 def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
     """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
-    return call.creates and recovery.must_look_first(operation)
+    return call.creates and look_ups.attempt_may_be_forgotten(operation)
 
 
-def _settled(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
+def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, note: str) -> Operation:
     """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
-    with _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE), note) as claim:
-        recovery.write_verdict(claim, verdict)
+    with _claimed(operation, claiming.claim_to_resolve(operation, _SENDABLE), note) as claim:
+        look_ups.write_verdict(claim, verdict)
     return operation
 
 
-def refuse_unclear(verdict: recovery.Verdict) -> None:
+def refuse_unclear(verdict: look_ups.Verdict) -> None:
     """Refuse to send what may have been sent before. The message names the objects that may be its result."""
     if verdict.is_clear:
         return
@@ -363,7 +363,7 @@ def _matches(operation: Operation, call: operations.ProviderCall, found: operati
     since = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
     return [
         item.id
-        for item in recovery.without_operation(operation, found)
+        for item in look_ups.without_operation(operation, found)
         if call.is_certain(operation, item) or (operation.sent_after is None and item.created_at >= since)
     ]
 
@@ -389,7 +389,7 @@ def _has_conflict(operation: Operation) -> bool:
 
 
 @contextmanager
-def _claimed(operation: Operation, claim: ledger.Claim | None, note: str = "") -> Iterator[ledger.Claim]:
+def _claimed(operation: Operation, claim: claiming.Claim | None, note: str = "") -> Iterator[claiming.Claim]:
     """Act under this claim, and note who acts. Refuse with a message if another worker has the operation."""
     if claim is None:
         state = operation.get_state_display()

@@ -32,7 +32,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, ClaimTooShort
+from payments_integration.outbox.claiming import Claim, ClaimTooShort
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -68,8 +68,8 @@ def send_now(operation: Operation) -> Any:
     """Send an operation that was just recorded and claimed, while the caller waits. Returns the mirror row.
 
     Raises the ProviderError of a refusal, and NoAnswer if there was no connection. Any other error, such as one
-    between sending and saving, leaves the outcome open, and ``guard`` turns it into OutcomeUnknown. The operation is
-    resumed when the claim has ended.
+    between sending and saving, leaves the outcome open, and ``commit_check`` turns it into OutcomeUnknown. The
+    operation is resumed when the claim has ended.
     """
     # The commit that recorded the operation also claimed it.
     claim = Claim(operation, operation.claim_token, earlier_may_have_run=False)

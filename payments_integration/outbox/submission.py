@@ -24,7 +24,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
-from payments_integration.outbox.guard import Progress
+from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
@@ -48,7 +48,7 @@ def check_permission(name: str, actor: object, target: object = None) -> None:
     permissions.require(actor, call.permission, row)
 
 
-def submit(intent: Intent, progress: Progress) -> Any:
+def submit(intent: Intent, check: CommitCheck) -> Any:
     """Record the intent, send it, and return the mirror row.
 
     Sends nothing if the key already belongs to an operation, unless a passing refusal closed that; or if a second
@@ -56,26 +56,26 @@ def submit(intent: Intent, progress: Progress) -> Any:
     """
     known = None if intent.key_is_new else ledger.find(intent)
     if known is not None and not known.has_free_key:
-        progress.is_committed(known)
+        check.note_committed(known)
         return ledger.outcome_of(known)
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
-    reopened = None
+    reopenable = None
     if known is not None:
-        reopened = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
-        if reopened is None:
+        reopenable = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
+        if reopenable is None:
             known = ledger.find(intent) or known  # raises if it was executed for other arguments
-            progress.is_committed(known)
+            check.note_committed(known)
             return ledger.outcome_of(known)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     operation, is_new = _recorded(
-        intent, precondition, deferred=False, may_read=True, reopened=reopened, progress=progress
+        intent, precondition, deferred=False, may_read=True, reopenable=reopenable, check=check
     )
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return ledger.outcome_of(operation)
     return sending.send_now(operation)
 
 
-def submit_later(intent: Intent, progress: Progress) -> Operation:
+def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
     conf.account(intent.account)
     projection.require_same_key(intent.account)
@@ -86,11 +86,11 @@ def submit_later(intent: Intent, progress: Progress) -> Operation:
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
     if known is not None and not known.has_free_key:
-        progress.is_committed(known)
+        check.note_committed(known)
         return known
     operation, is_new = _recorded(
         # Inside a transaction, the caller's commit decides, and the caller sees if it fails.
-        intent, precondition, deferred=True, may_read=may_read, progress=None if within else progress
+        intent, precondition, deferred=True, may_read=may_read, check=None if within else check
     )  # fmt: skip
     # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
     caller_commits = within and not connections[ledger_database()].in_atomic_block
@@ -110,8 +110,8 @@ def _recorded(
     *,
     deferred: bool,
     may_read: bool,
-    reopened: ledger.Reopened | None = None,
-    progress: Progress | None = None,
+    reopenable: ledger.Reopenable | None = None,
+    check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
     """Record a call that was not known, as ``ledger.record``. ``may_read``: the mirror may be brought up to date."""
     until = time.monotonic() + recovery.COMPETITOR_WAIT
@@ -120,7 +120,7 @@ def _recorded(
             recovery.link_competitors(precondition, until=until)
         latest = None if deferred else _latest_answer(intent.account)
         record = partial(
-            ledger.record, intent, precondition, deferred=deferred, latest=latest, reopened=reopened, progress=progress
+            ledger.record, intent, precondition, deferred=deferred, latest=latest, reopenable=reopenable, check=check
         )
         try:
             # A call at once was looked up before, a deferred one only if it has a precondition.

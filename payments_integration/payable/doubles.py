@@ -15,9 +15,8 @@ from django.apps import apps
 
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import Payment
-from payments_integration.payable.comparison import PAYMENT_FIELDS, conditions, with_money_left
 from payments_integration.payable.models import Payable, PayableQuerySet
-from payments_integration.payable.queries import CHUNK, with_references
+from payments_integration.payable.queries import COMPARED_FIELDS, chunks, conditions, with_money_left, with_references
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +38,15 @@ def find_doubles(account: str, paid: Iterable[Paid]) -> list[Double]:
     """Return the references and currencies that are paid more than once now, in alphabetical order."""
     wanted = sorted(set(paid))
     found: list[Double] = []
-    for start in range(0, len(wanted), CHUNK):
-        found += _find(account, set(wanted[start : start + CHUNK]))
+    for chunk in chunks(wanted):
+        found += _find(account, set(chunk))
     return sorted(found, key=lambda double: (double.merchant_reference, double.currency))
 
 
 def _find(account: str, wanted: set[Paid]) -> Iterator[Double]:
     rows = with_references(account, sorted({reference for reference, _currency in wanted}), deposits=False)
     by_paid: dict[Paid, list[Payment]] = defaultdict(list)
-    for payment in rows.filter(status__in=RECEIVED_PAYMENT_STATUSES).only(*PAYMENT_FIELDS):
+    for payment in rows.filter(status__in=RECEIVED_PAYMENT_STATUSES).only(*COMPARED_FIELDS):
         by_paid[str(payment.merchant_reference), payment.currency].append(payment)
     several = {key: payments for key, payments in by_paid.items() if key in wanted and len(payments) > 1}
     left = with_money_left([payment for payments in several.values() for payment in payments])

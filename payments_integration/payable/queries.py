@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from django.core.exceptions import ValidationError
+from django.db import connections, models
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import BaseExpression
 
 from payments_integration.enums import Flow, MethodFamily
-from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds
+from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds, rest_after
+from payments_integration.payable.prices import Payable
 from payments_integration.payable.totals import Totals, compute_totals
+
+T = TypeVar("T")
 
 #: References in one statement. SQLite takes 32,766 values per statement, other databases more.
 CHUNK = 500
 
 #: The columns that totals need.
-_PAYMENT_FIELDS = (
+_TOTALS_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "gone_at",
+)  # fmt: skip
+#: The columns that a comparison of orders and payments reads.
+COMPARED_FIELDS = (
+    "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
+    "flow", "method_family", "created_at", "succeeded_at",
 )  # fmt: skip
 REFUND_FIELDS = ("account", "payment_id", "status", "amount", "currency", "state_at")
 
@@ -54,8 +66,8 @@ def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str,
     found: dict[Key, dict[str, Totals]] = {}
     for account, wanted in references.items():
         ordered = sorted(wanted)
-        for start in range(0, len(ordered), CHUNK):
-            found |= _totals(account, ordered[start : start + CHUNK], deposits=deposits)
+        for chunk in chunks(ordered):
+            found |= _totals(account, chunk, deposits=deposits)
     return found
 
 
@@ -66,11 +78,11 @@ def is_deposit(obj: Referring) -> bool:
     return isinstance(obj, DepositReference)
 
 
-def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
+def _totals(account: str | None, references: Sequence[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
     found = with_references(account, references, deposits=deposits)
     payments: dict[Key, list[Payment]] = defaultdict(list)
     # Promised refunds are read with the payments, before the refunds: see ``refundable_rest``.
-    for payment in found.only(*_PAYMENT_FIELDS).annotate(promised=promised_refunds()):
+    for payment in found.only(*_TOTALS_FIELDS).annotate(promised=promised_refunds()):
         payments[account, payment.merchant_reference or ""].append(payment)
     refunds: dict[str, list[Refund]] = defaultdict(list)
     # Repeat the payments' condition instead of listing their ids, because there may be many.
@@ -87,3 +99,48 @@ def within(payments: QuerySet[Payment], account: str | BaseExpression | None, *,
     if account is not None:
         payments = payments.filter(account=account)
     return payments if deposits else payments.exclude(DEPOSITS)
+
+
+def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[set[str], Q]]:
+    """Yield up to ``CHUNK`` references with a condition that finds at least the model's rows with them."""
+    field: Any = model._meta.get_field(model.merchant_reference_field)
+    values = {}
+    for reference in references:
+        with suppress(ValidationError):
+            values[reference] = field.to_python(reference)
+    if isinstance(field, models.IntegerField):
+        # Leave out numbers that no row can have, because a database may refuse them.
+        low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
+        values = {
+            reference: value
+            for reference, value in values.items()
+            if (low is None or value >= low) and (high is None or value <= high)
+        }
+    for chunk in chunks(sorted(values)):
+        yield set(chunk), Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
+
+
+def with_money_left(payments: list[Payment]) -> set[str]:
+    """Return the keys of payments that still hold money after the refunds in progress: see ``Totals.paid``."""
+    refunds: dict[str, list[Refund]] = defaultdict(list)
+    for chunk in chunks(sorted({payment.pk for payment in payments})):
+        for refund in Refund.objects.filter(payment__in=chunk).only(*REFUND_FIELDS):
+            refunds[str(refund.payment_id)].append(refund)
+    return {
+        payment.pk
+        for payment in payments
+        if rest_after(
+            payment,
+            [
+                refund
+                for refund in refunds[payment.pk]
+                if (refund.account, refund.currency) == (payment.account, payment.currency)
+            ],
+        )
+        > 0
+    }
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return slices of at most ``CHUNK`` values."""
+    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))

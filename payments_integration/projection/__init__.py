@@ -1,23 +1,12 @@
 """Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
-``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
-``history`` knows what was before the installation, ``clock`` tells the provider's time, ``keys`` knows to which
-project the mirror and the API key belong, ``refreshes`` records which objects must be read again, and ``rows``
-converts structs to rows and compares them.
+``events`` applies events in batches, ``answers`` writes answers, ``snapshots`` tells what was known before a request,
+``ordering`` decides which of two states is newer, ``history`` knows what was before the installation, ``clock`` tells
+the provider's time, ``keys`` knows to which project the mirror and the API key belong, ``refreshes`` records which
+objects must be read again, and ``rows`` converts structs to rows and compares them.
 """
 
-from payments_integration.projection.answers import (
-    ABSENT,
-    Snapshot,
-    balance_snapshots,
-    mark_gone,
-    record_identity,
-    refunds_of,
-    snapshot,
-    write_answer,
-    write_balances,
-    write_new,
-)
+from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
 from payments_integration.projection.clock import clock_offset, provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
@@ -66,6 +55,7 @@ from payments_integration.projection.rows import (
     erased,
     storable,
 )
+from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_snapshots, refunds_of, snapshot
 
 __all__ = [
     "ABSENT",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +11,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import connections, router
-from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models import Exists, Subquery
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -29,11 +28,9 @@ from payments_integration.models import (
     EventState,
     Mirror,
     RefreshReason,
-    Refund,
     StateBy,
     StatusChange,
     WebhookEndpoint,
-    sent_refund_operations,
 )
 from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.clock import clock_offset, provider_time, time_by
@@ -41,6 +38,7 @@ from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
+from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, identity, number_of_events
 from payments_integration.signals import mirror_written
 
 
@@ -59,53 +57,6 @@ class _Writes:
         changed = list(dict.fromkeys(self.changed))
         statements.update_many(changed)
         mirror_written(changed)
-
-
-class Snapshot(NamedTuple):
-    """What the mirror knew of an object before a request. If it is equal afterwards, nothing came meanwhile."""
-
-    version: int | None
-    events: int
-
-
-def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
-    """Take a snapshot of an object before sending. One statement if it is mirrored, otherwise two."""
-    mirrored = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
-    known = mirrored.values_list("version", _number_of_events(kind, account, object_id)).first()
-    if known:
-        return Snapshot(known[0], known[1] or 0)
-    return Snapshot(None, Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count())
-
-
-class KnownRefund(NamedTuple):
-    row: Refund
-    before: Snapshot
-    #: True if an operation that asks for a refund of the payment has an unknown outcome.
-    is_any_unknown: bool
-
-
-def refunds_of(account: str, payment_id: str) -> dict[str, KnownRefund]:
-    """Return the mirrored refunds of a payment by id, in one statement. Call before sending."""
-    stored = Event.objects.filter(account=account, object_kind=Kind.REFUND, object_id=OuterRef("pk"))
-    number = Subquery(stored.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
-    mirrored: Any = Refund.objects.filter(account=account, payment_id=payment_id).annotate(
-        number_of_events=number, is_any_unknown=Exists(sent_refund_operations(account, payment_id))
-    )
-    return {
-        row.pk: KnownRefund(row, Snapshot(row.version, row.number_of_events or 0), row.is_any_unknown)
-        for row in mirrored
-    }
-
-
-def balance_snapshots(account: str) -> dict[str, Snapshot]:
-    """Return snapshots of all mirrored balances by currency, in two statements."""
-    versions = dict(Balance.objects.filter(account=account).values_list("currency", "version"))
-    counts = _balance_events(account)
-    return {currency: Snapshot(version, counts[currency]) for currency, version in versions.items()}
-
-
-#: The snapshot of an object that does not exist before the request: for the first POST that creates it.
-ABSENT = Snapshot(None, 0)
 
 
 @sensitive_variables()  # a report of an error would show payers
@@ -254,7 +205,7 @@ def write_balances(
     def write() -> list[Balance]:
         at, seconds = ordering.when_read(answered_at, provider_time(account), duration)
         known = {row.currency: row for row in locked(Balance.objects.filter(account=account)).order_by("currency")}
-        counts = _balance_events(account)
+        counts = balance_events(account)
         writes = _Writes()
         for resource in listed:
             row, snapshot = known.get(resource.currency), before.get(resource.currency, ABSENT)
@@ -269,7 +220,7 @@ def write_balances(
 
 def mark_gone(account: str, kind: str, object_id: str) -> None:
     """Record that the provider answered 404. The row is kept."""
-    here = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
+    here = rows.model_of(kind)._default_manager.filter(**identity(kind, account, object_id))
     # A refund of this account may name another account's object: leave that row alone.
     here = here.filter(account=account, gone_at=None)
     updated(here, gone_at=timezone.now(), synced_at=timezone.now())
@@ -368,7 +319,7 @@ def _insert(
         # A pass writes them, so no receiver of another app is called, which could end it.
         statements.insert_many([row])
     else:
-        statements.insert_one(row, using=router.db_for_write(type(row)))
+        statements.insert_like_save(row, using=router.db_for_write(type(row)))
     changed_at = at if is_ours or is_synced else _own_time(row, at)
     _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
@@ -409,23 +360,7 @@ def _set_history_aside(changes: Iterable[StatusChange]) -> None:
 
 
 def _locked(kind: str, account: str, object_id: str) -> Any | None:
-    return locked(rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))).first()
-
-
-def _identity(kind: str, account: str, object_id: str) -> dict[str, str]:
-    return {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
-
-
-def _balance_events(account: str) -> Counter[str]:
-    """Count the stored events of each balance, by currency."""
-    mine = Event.objects.filter(account=account, object_kind=Kind.BALANCE)
-    return Counter(dict(mine.values_list("object_id").annotate(Count("pk"))))
-
-
-def _number_of_events(kind: str, account: str, object_id: str) -> Subquery:
-    """Count the stored events of an object; null instead of 0."""
-    mine = Event.objects.filter(account=account, object_kind=kind, object_id=object_id)
-    return Subquery(mine.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
+    return locked(rows.model_of(kind)._default_manager.filter(**identity(kind, account, object_id))).first()
 
 
 class _Facts(NamedTuple):
@@ -446,7 +381,7 @@ def _facts(kind: str, account: str, object_id: str) -> _Facts:
     offset, events, status, at, is_synced = statements.values_of(
         router.db_for_write(Event),
         clock_offset(account),
-        _number_of_events(kind, account, object_id),
+        number_of_events(kind, account, object_id),
         Subquery(changes.values("status")[:1]),
         Subquery(changes.values("at")[:1]),
         _is_synced(account),

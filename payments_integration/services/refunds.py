@@ -42,8 +42,8 @@ def create_refund(
         The mirrored refund.
 
     Raises:
-        ValidationError: An argument is wrong, or the amount exceeds the refundable rest, which refunds in progress
-            and open operations reduce. The payment and its refunds are read again before a refusal.
+        ValidationError: An argument is wrong, or the amount exceeds ``models.refundable_rest``, which refunds in
+            progress and open operations reduce. The payment and its refunds are read again before a refusal.
         NoAnswer: The payment or its refunds could not be read. Nothing was sent; the same for PagingError, and for a
             ProviderError of these reads.
         ApprovalRequired: It has a destination and reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.

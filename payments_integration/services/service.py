@@ -42,8 +42,8 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         # The arguments hold personal data. Error reports leave out the variables of these frames.
         @sensitive_variables()
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            # No line may follow: an exception there would not be guarded.
-            return outbox.guarded(_carry_out, prepare, args, kwargs)  # type: ignore[no-any-return]
+            # No line may follow: its unchecked exception would mean "not executed".
+            return outbox.unknown_if_committed(_carry_out, prepare, args, kwargs)  # type: ignore[no-any-return]
 
         public = wraps(prepare)(call)
         # Readers and tools see what the call returns, not the intent.
@@ -58,13 +58,13 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
 
 @sensitive_variables()
 def _carry_out(
-    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], check: outbox.CommitCheck
 ) -> Any:
     refuse_transaction(prepare.__name__)
     with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
         intent = _prepared(prepare, args, kwargs)
         service_call.account = intent.account
-        return outbox.submit(intent, progress)
+        return outbox.submit(intent, check)
 
 
 @sensitive_variables()
@@ -96,14 +96,14 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
     prepare = _prepare.get(function)
     if prepare is None:
         raise TypeError(f"{getattr(function, '__name__', function)!r} cannot be deferred")
-    return outbox.guarded(_defer, prepare, args, kwargs)
+    return outbox.unknown_if_committed(_defer, prepare, args, kwargs)
 
 
 @sensitive_variables()
 def _defer(
-    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], check: outbox.CommitCheck
 ) -> Operation:
-    return outbox.submit_later(_prepared(prepare, args, kwargs), progress)
+    return outbox.submit_later(_prepared(prepare, args, kwargs), check)
 
 
 @sensitive_variables()

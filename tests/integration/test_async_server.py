@@ -169,7 +169,7 @@ def test_error_reports_do_not_show_the_payer(monkeypatch: pytest.MonkeyPatch, se
             return ExceptionReporter(RequestFactory().get("/"), *sys.exc_info()).get_traceback_html()
         raise AssertionError("the service did not fail")
 
-    monkeypatch.setattr("payments_integration.outbox.guarded", fails)
+    monkeypatch.setattr("payments_integration.outbox.unknown_if_committed", fails)
     report = async_to_sync(buy)({"email": f"{name}@example.com"})
     assert "asgiref" in report
     assert name not in report

@@ -46,8 +46,8 @@ def _came_at(item):
 _LOCK = " WHERE id = %s AND {only_by_key('claim_token')} = %s"
 _LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
 _SEEN = "(None if version is None else (version, bool(is_erased))) != work.seen"
-_CHECK = f"    if not is_waiting or is_overtaken or {_SEEN}:\n"
-_CHECK_ITEM = "    if not is_waiting:\n"
+_CHECK = f"    if not is_undispatched or is_overtaken or {_SEEN}:\n"
+_CHECK_ITEM = "    if not is_undispatched:\n"
 _CHECK_OBJECT = f"    if is_overtaken or {_SEEN}:\n"
 _MARK = " WHERE id IN ({placeholders(count)}) AND {only_by_key('state')} = 'applied'"
 _MARK_ANY = " WHERE id IN ({placeholders(count)})"
@@ -111,12 +111,12 @@ _LENGTHS = "for length in (timedelta(0), "
 _DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
 _EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
 _MUST_LOOK = "    must_look = not is_looked_up\n"
-_INSERT = "            statements.insert_one(operation, using=ledger_database())\n"
-_RECORDED = f"            progress.may_be_inserted(operation)\n{_INSERT}"
+_INSERT = "            statements.insert_like_save(operation, using=ledger_database())\n"
+_RECORDED = f"            check.expect_insert(operation)\n{_INSERT}"
 _RECORDED_ALONE = """\
-    progress.may_be_inserted(operation)
+    check.expect_insert(operation)
     try:
-        inserted(operation, using=ledger_database())
+        insert_and_commit(operation, using=ledger_database())
 """
 
 MUTANTS = (
@@ -162,8 +162,8 @@ MUTANTS = (
     ),
     _one(
         "an error after the commit reaches the caller",
-        "outbox/guard.py",
-        "        operation = progress.unsettled()\n",
+        "outbox/commit_check.py",
+        "        operation = check.operation_in_doubt()\n",
         "        operation = None\n",
     ),
     _one(
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     _one(
         "a retry has a key of its own",
-        "outbox/ledger.py",
+        "outbox/claiming.py",
         '        "last_sent_at": now,\n',
         '        "last_sent_at": now,\n        **({"idempotency_key": token} if operation.may_have_run else {}),\n',
     ),
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "an operation has no claim",
         (
-            ("outbox/ledger.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
+            ("outbox/claiming.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
             ("db/claims.py", _OWN, _ANY),
         ),
     ),
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     _one(
         "a look-up ignores other operations with the same arguments",
-        "outbox/recovery.py",
+        "outbox/look_ups.py",
         "    if _has_rival(operation):\n",
         '    if operation.operation == "" and _has_rival(operation):\n',
     ),
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     _one(
         "what seems unsent is sent without a look",
-        "outbox/recovery.py",
+        "outbox/look_ups.py",
         "    if operation.may_have_run:\n        return False\n",
         "    if operation.pk:\n        return False\n",
     ),
@@ -436,13 +436,13 @@ MUTANTS = (
     _one(
         "a person sends without a look what seems unsent",
         "outbox/resolution.py",
-        "            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "            verdict = look_ups.find_forgotten_attempt(operation)\n",
         "            verdict = None\n",
     ),
     _one(
         "an approval sends without a look what seems unsent",
         "outbox/approvals.py",
-        "    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "    verdict = look_ups.find_forgotten_attempt(operation)\n",
         "    verdict = None\n",
     ),
     _one(

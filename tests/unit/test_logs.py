@@ -252,7 +252,7 @@ def test_records_of_the_api_name_its_own_request(records: Records, client: Clien
         )  # fmt: skip
         assert answer.status_code == 201
         refused = client.get("/payments/api/payments/pay_of_nobody/")
-    assert records.of("api.views.base", "INFO") == [
+    assert records.of("api.views.sending", "INFO") == [
         {"account": "default", "api_request_id": answer.headers["Request-Id"]}
     ]
     assert records.of("api.errors", "INFO") == [{"api_request_id": refused.headers["Request-Id"], "request_id": ""}]

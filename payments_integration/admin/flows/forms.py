@@ -18,7 +18,6 @@ from django.utils.translation import (
 from payments_integration import conf, money
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import validation_messages
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import AccountType, Country, DocumentType
 from payments_integration.validation import objects
@@ -267,7 +266,7 @@ class DestinationForm(KeyedForm):
 
 def method_in_full(code: str) -> str:
     """Return a method's name and code. A person reads both before money moves, and the code decides."""
-    return display.text(f"{method_name(code)} ({code})")
+    return display.text(f"{display.method_name(code)} ({code})")
 
 
 def destination_values(destination: Any) -> dict[str, str]:

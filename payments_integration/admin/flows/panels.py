@@ -19,7 +19,6 @@ from payments_integration import conf, services
 from payments_integration.admin.flows import approvals, decisions
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.admin.shared.buttons import Tool, may_view
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
@@ -208,7 +207,7 @@ def _decision_facts(
         if body and not body.get("destination"):
             facts.append((_("Goes to"), _("the card that was charged")))
     if code := body.get("method_code"):
-        facts.append((_("Method"), method_name(str(code))))
+        facts.append((_("Method"), display.method_name(str(code))))
     return facts
 
 

@@ -44,7 +44,6 @@ from payments_integration.admin.flows.forms import (
 from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.enums import Country, Currency, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, Payout
@@ -278,7 +277,7 @@ class PayoutPage(ConfirmationPage):
             "title": title,
             "balance_facts": self._balance_facts(),
             "methods": [
-                Known(code, method_name(code), country)
+                Known(code, display.method_name(code), country)
                 for code, country in sorted({(row.method_code, row.country) for row in newest})
             ],
             "banks": known_banks(newest) if may_choose else [],

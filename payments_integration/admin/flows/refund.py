@@ -34,7 +34,6 @@ from payments_integration.admin.flows.forms import (
 from payments_integration.admin.shared import display, people, twins
 from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import MethodFamily
 from payments_integration.exceptions import PaymentsError
@@ -97,7 +96,7 @@ class BankRefundForm(RefundForm, DestinationForm):
 
 
 class RefundPage(ConfirmationPage):
-    """Refund one payment: to its card, or to a bank account that the user types."""
+    """Refund one payment, up to ``refundable_rest``: to its card, or to a bank account that the user types."""
 
     template = "admin/payments_integration/payment/refund.html"
     title = gettext_lazy("Refund payment")
@@ -227,7 +226,7 @@ class RefundPage(ConfirmationPage):
             "summary": [
                 (_("Status"), display.status(payment.status, Payment.Status)),
                 (_("Merchant reference"), display.text(payment.merchant_reference)),
-                (_("Method"), method_name(payment.method_code)),
+                (_("Method"), display.method_name(payment.method_code)),
                 (_("Received"), display.money(payment.amount_received, payment.currency)),
                 (_("Paid too much"), display.money(excess, payment.currency) if excess else ""),
                 (_("Refunded"), display.money(payment.refunded_amount or 0, payment.currency)),

@@ -11,7 +11,6 @@ from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.menu import Place
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.enums import Country, DepositReferenceStatus
 from payments_integration.models import DepositReference
 
@@ -55,4 +54,4 @@ class DepositReferenceAdmin(MirrorAdmin):
     @admin.display(description=_("merchant reference"))
     def name_shown(self, obj: DepositReference) -> str:
         # The link to the page needs a text.
-        return display.text(obj.merchant_reference) if obj.merchant_reference else method_name(obj.method_code)
+        return display.text(obj.merchant_reference) if obj.merchant_reference else display.method_name(obj.method_code)

@@ -20,10 +20,10 @@ from django.utils.translation import gettext_lazy
 
 from payments_integration import conf
 from payments_integration.admin.shared import display, masking, people
-from payments_integration.admin.shared.methods import method_name, reason_text
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
 from payments_integration.money import format_money
+from payments_integration.payer.names import reason_text
 from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
@@ -75,13 +75,12 @@ def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
     return column
 
 
-@functools.cache
-def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """Return a column with a time in the format of all times. It replaces the field's name in ``list_display``."""
+def _of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a column that shows a field of the model in another way. The list is sorted by the field."""
 
     @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
     def column(obj: Any) -> str:
-        return display.moment(getattr(obj, name))
+        return shown(getattr(obj, name))
 
     # Django uses it in CSS classes.
     column.__name__ = name
@@ -89,40 +88,27 @@ def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
 
 
 @functools.cache
+def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """Return a column with a time in the format of all times. It replaces the field's name in ``list_display``."""
+    return _of_field(opts, name, display.moment)
+
+
+@functools.cache
 def account(opts: Options[Any]) -> Callable[[Any], str]:
     """Return a column with the account's name for people."""
-
-    @admin.display(description=getattr(opts.get_field("account"), "verbose_name", "account"), ordering="account")
-    def column(obj: Any) -> str:
-        return conf.account_name(obj.account)
-
-    column.__name__ = "account"
-    return column
+    return _of_field(opts, "account", conf.account_name)
 
 
 @functools.cache
 def short(opts: Options[Any], name: str) -> Callable[[Any], str]:
     """Return a column with a time in few words, for lists."""
-    exact = moment(opts, name)
-
-    @admin.display(description=exact.short_description, ordering=name)  # type: ignore[attr-defined]
-    def column(obj: Any) -> str:
-        return display.short(getattr(obj, name))
-
-    column.__name__ = name
-    return column
+    return _of_field(opts, name, display.short)
 
 
 @functools.cache
 def copied(opts: Options[Any], name: str) -> Callable[[Any], str]:
     """Return a column with an id that a click copies."""
-
-    @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
-    def column(obj: Any) -> str:
-        return display.copied(getattr(obj, name))
-
-    column.__name__ = name
-    return column
+    return _of_field(opts, name, display.copied)
 
 
 def plain(name: str, description: StrOrPromise) -> Column:
@@ -197,7 +183,9 @@ def method() -> Column:
 
     def shown(_admin: Any, obj: Any) -> str:
         country = dict(Country.choices).get(obj.country, obj.country)
-        return format_html('{} <span class="pi-less">{}</span>', method_name(obj.method_code), display.text(country))
+        return format_html(
+            '{} <span class="pi-less">{}</span>', display.method_name(obj.method_code), display.text(country)
+        )
 
     return _column(gettext_lazy("method and country"), shown)
 

@@ -35,6 +35,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, Erasure, Operation, OperationState
 from payments_integration.money import format_money
+from payments_integration.payer import names
 from payments_integration.permissions import actor_name
 from payments_integration.validation.text import visible
 from payments_integration.validation.urls import is_staff_link
@@ -107,6 +108,11 @@ def status_word(kind: str, value: str | None) -> str:
     """Return a mirrored object's status in words, as plain text."""
     choices = getattr(MIRRORS.get(kind), "Status", None)
     return text(dict(choices.choices).get(value, value) if choices is not None else value)
+
+
+def method_name(code: str) -> str:
+    """Return a payment method's code in words: ``cl_webpay_card`` is "Webpay card"."""
+    return text(names.method_name(code))
 
 
 def kind_word(kind: str) -> str:

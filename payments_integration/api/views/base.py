@@ -1,4 +1,4 @@
-"""Give all views the app's own settings, one call of a service, and the provider's error envelope."""
+"""Give all views the app's own settings, the rows that a caller may see, and the provider's error envelope."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import IO, Any, ClassVar
 from django.conf import settings
 from django.core.signals import got_request_exception
 from django.db import connections, transaction
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.urls import reverse
 from django.utils.cache import get_conditional_response
 from django.utils.http import quote_etag
 from django.utils.log import log_response
@@ -37,25 +36,19 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
-from payments_integration import conf, permissions, schemas, services
+from payments_integration import conf, permissions, schemas
 from payments_integration.api import accounts, errors, querysets
 from payments_integration.api.lists import KeysetPages, SinglePage
 from payments_integration.api.schema import Route, RouteSchema
-from payments_integration.api.serializers import OperationSerializer
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
-from payments_integration.models import Operation
 from payments_integration.validation.validator import MAX_BODY_BYTES
 
 logger = logging.getLogger(__name__)
 
-KEY_HEADER = "Idempotency-Key"
 REQUEST_ID_HEADER = "Request-Id"
 #: Marks the answer to a call that an earlier request made with the same key.
 REPLAYED_HEADER = "Idempotent-Replayed"
 #: Fields that change with each answer although the row does not.
 _SIGNED = ("status_url", "receipt_url")
-#: Spec, "Limits".
-MAX_KEY = 255
 
 
 def _classes(option: str) -> list[type[Any]]:
@@ -262,11 +255,11 @@ class ApiView(GenericAPIView[Any]):
         problem = errors.problem_of(error, self.sent, is_change=self.request.method == "POST")
         if problem is None:
             extra = {"api_request_id": self.request_id}
-            logger.error("API request %s, %s: %s", self.request_id, self._route_id, type(error).__name__, extra=extra)
+            logger.error("API request %s, %s: %s", self.request_id, self.route_id, type(error).__name__, extra=extra)
             return None
         if problem.status == 405:
             problem.headers = {"Allow": ", ".join(self.allowed_methods)}
-        errors.log(error, problem, self.request_id, self._route_id)
+        errors.log(error, problem, self.request_id, self.route_id)
         return errors.respond(problem, self.request_id)
 
     def _has_stale_session(self) -> bool:
@@ -284,7 +277,7 @@ class ApiView(GenericAPIView[Any]):
         return response
 
     @property
-    def _route_id(self) -> str:
+    def route_id(self) -> str:
         """The route's id, for the log."""
         return self.route.id if self.route is not None else "no route"
 
@@ -340,74 +333,6 @@ class ListView(ApiView):
 class DetailView(ApiView):
     def get(self, request: Request, id: str) -> Response:
         return Response(self.get_serializer(self.find(self.get_queryset(), id)).data)
-
-
-class SendingView(ApiView):
-    """A path whose POST changes something at the provider."""
-
-    def body(self) -> dict[str, Any]:
-        """Return the parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
-        if not self.routes["POST"].changes_operation:
-            self.key()
-        body = dict(self.request.data)
-        self.sent = frozenset(name for name, value in body.items() if value is not None)
-        serializer = self.routes["POST"].body
-        known = serializer().fields if serializer is not None else {}
-        if unknown := [name for name in body if name not in known]:
-            words = _("There is no such parameter; known: %(known)s.") % {"known": ", ".join(known) or "-"}
-            raise errors.wrong([errors.WrongField(name, "parameter_invalid", words) for name in unknown])
-        if "account" in known:
-            accounts.require(self.request.user, body.get("account"))
-        if body.get("account") is None:
-            body.pop("account", None)
-        # The service reports missing parameters together with wrong ones.
-        return {**{name: None for name, field in known.items() if field.required}, **body}
-
-    def key(self) -> str:
-        """Return the caller's key as the outbox stores it. Equal keys of two users are different keys."""
-        key = self.request.headers.get(KEY_HEADER)
-        if not key:
-            raise errors.missing(KEY_HEADER, _("Every POST needs the header Idempotency-Key."))
-        if len(key) > MAX_KEY:
-            raise errors.invalid(KEY_HEADER, _("This must have at most %(max)d characters.") % {"max": MAX_KEY})
-        owner = getattr(self.request.user, "pk", None)
-        if owner is None:
-            # A project may admit anonymous callers, but a key needs an owner.
-            raise NotAuthenticated
-        return services.scoped_key(key, owner)
-
-    def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
-        """Call a service and return its result. A repeated call with the same key gets the same answer."""
-        route = self.routes["POST"]
-        arguments = {"idempotency_key": self.key(), **arguments}
-        account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
-        known = Operation.objects.filter(account=account, idempotency_key=arguments["idempotency_key"])
-        self.is_replay = known.exists()
-        try:
-            row = function(*target, actor=self.request.user, **arguments)
-        except (OutcomeUnknown, ApprovalRequired) as error:
-            return self._accepted(error.operation)
-        extra = {"account": row.account, "api_request_id": self.request_id}
-        logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
-        headers = self._location(row.kind, row.pk) if route.status == 201 else {}
-        return Response(self.get_serializer(self._as_seen(row)).data, status=route.status, headers=headers)
-
-    def _as_seen(self, row: Model) -> Any:
-        """Return the row as the caller may read it; if they may not, ``row`` itself, the result of their own call."""
-        return self.rows(type(row)._default_manager.all()).filter(pk=row.pk).first() or row
-
-    def _accepted(self, operation: Any) -> Response:
-        """Return a 202: the call is recorded, but it waits for a second person or its outcome is unknown."""
-        extra = {"account": operation.account, "operation_id": operation.pk, "api_request_id": self.request_id}
-        outcome = f"{operation.pk} is {operation.state}"
-        logger.info("API request %s, %s: %s", self.request_id, self._route_id, outcome, extra=extra)
-        shown = OperationSerializer(operation, context=self.get_serializer_context()).data
-        return Response(shown, status=202, headers=self._location("operation", operation.pk))
-
-    def _location(self, kind: str, pk: str) -> dict[str, str]:
-        match = self.request.resolver_match
-        namespace = f"{match.namespace}:" if match is not None and match.namespace else ""
-        return {"Location": reverse(f"{namespace}api-{kind.replace('_', '-')}-detail", args=[pk])}
 
 
 class UnknownPathView(ApiView):

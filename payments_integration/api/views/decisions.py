@@ -17,7 +17,7 @@ from payments_integration.api.errors import INVALID_STATE, PERMISSION, Problem
 from payments_integration.api.request_bodies import ApproveInput, DecideInput, RejectInput
 from payments_integration.api.schema import Route
 from payments_integration.api.serializers import OperationSerializer
-from payments_integration.api.views.base import SendingView
+from payments_integration.api.views.sending import SendingView
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation
 

@@ -37,7 +37,8 @@ from payments_integration.api.serializers import (
     RefundSerializer,
     TotalSerializer,
 )
-from payments_integration.api.views.base import DetailView, ListView, SendingView
+from payments_integration.api.views.base import DetailView, ListView
+from payments_integration.api.views.sending import SendingView
 from payments_integration.models import DepositReference, Payment, Payout, Refund
 from payments_integration.payer.reading import refreshed
 

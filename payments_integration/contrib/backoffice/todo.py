@@ -35,6 +35,7 @@ from django.db.models.functions import Coalesce, Concat, NullIf
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration.contrib.backoffice import comparison
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.dates import from_site, start_of
 from payments_integration.db import statements
@@ -50,7 +51,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.models.mirrors import open_refund_operations
-from payments_integration.payable import Payable, comparison
+from payments_integration.payable import Payable
 from payments_integration.payable.doubles import find_doubles
 
 logger = logging.getLogger(__name__)
@@ -107,6 +108,18 @@ OF_OPERATIONS = {
     Kind.DECIDE: OperationState.NEEDS_PERSON,
     Kind.APPROVE: OperationState.AWAITING_APPROVAL,
     Kind.UNKNOWN: OperationState.UNKNOWN,
+}
+#: The model of the rows of a kind. Who may view it sees them. An order without a payment is of the merchant's model.
+MODELS: dict[Kind, type[Model]] = {
+    Kind.DECIDE: Operation,
+    Kind.APPROVE: Operation,
+    Kind.UNKNOWN: Operation,
+    Kind.PAYOUT: Payout,
+    Kind.REFUND: Refund,
+    Kind.ON_HOLD: Payment,
+    Kind.CHARGEBACK: Payment,
+    Kind.PAID_TWICE: Payment,
+    Kind.UNPAID: Payment,
 }
 #: Kinds that ask for no action: most unknown outcomes are resolved automatically, and a chargeback cannot be changed.
 INFORMATIVE = (Kind.CHARGEBACK, Kind.UNKNOWN)
@@ -196,7 +209,9 @@ def things(asked: Asked, differences: Iterable[Thing]) -> list[Thing]:
     """Return the oldest ``SHOWN`` things and one more, oldest first. ``differences`` are from ``differences_of``."""
     read = _read(asked)
     found = [
-        Thing(asked.account, row, _object_kind(row.kind), row.thing) for row in read if row.kind != Kind.PAID_TWICE
+        Thing(asked.account, row, getattr(MODELS[Kind(row.kind)], "kind", "operation"), row.thing)
+        for row in read
+        if row.kind != Kind.PAID_TWICE
     ]
     twice = [row for row in read if row.kind == Kind.PAID_TWICE]
     orders = [each for each in (*_paid_twice(asked, twice), *differences) if _is_asked(asked, each)]
@@ -212,16 +227,6 @@ def _is_asked(asked: Asked, thing: Thing) -> bool:
     if thing.kind not in asked.kinds or asked.thing not in (None, thing.found.thing):
         return False
     return thing.kind != Kind.WITHOUT_PAYMENT or (thing.order is not None and thing.order.model in asked.order_models)
-
-
-def _object_kind(kind: str) -> str:
-    models: dict[str, Any] = {
-        Kind.PAYOUT: Payout,
-        Kind.REFUND: Refund,
-        Kind.ON_HOLD: Payment,
-        Kind.CHARGEBACK: Payment,
-    }
-    return str(models[kind].kind) if kind in models else "operation"
 
 
 def _read(asked: Asked) -> list[Found]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from textwrap import dedent, indent
+from textwrap import indent
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.apps import AppConfig, apps
 from django.conf import ENVIRONMENT_VARIABLE, settings
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 from django.db import models
 from django.urls import NoReverseMatch, get_resolver, reverse
@@ -47,22 +47,6 @@ ORDERS = ("Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Don
 COMMENT = (
     "The sandbox of python manage.py payments_sandbox. Going live: the provider's URL and key, no webhook secret."
 )
-
-HANDLER = '''\
-"""What happens when a payment changes. payments_integration finds this module by its name."""
-
-{imports}
-
-
-@on_status(Payment, database_only=True)
-@on_status(Refund, database_only=True)
-def follow(obj, **kwargs):
-    """Called once for each change of a payment or refund. Its database work commits exactly once.
-
-    database_only: mails and requests belong into transaction.on_commit.
-    """
-{body}
-'''
 
 
 @dataclass(frozen=True)
@@ -275,10 +259,7 @@ def _app_of(order: OrderModel) -> AppConfig:
 def _ordered(root: Path, named: str) -> type[models.Model]:
     """Return the model that --order names, or the only candidate. If there are several, ask the person."""
     if named:
-        try:
-            return apps.get_model(named)
-        except (LookupError, ValueError) as error:
-            raise CommandError(f"--order {named}: {error}. Name it as app.Model.") from error
+        return _named_model("--order", named)
     own = [found for found in apps.get_app_configs() if _is_own(Path(found.path), root)]
     labels = {model._meta.label: model for model in _candidates(own)}
     if not labels:
@@ -290,6 +271,13 @@ def _ordered(root: Path, named: str) -> type[models.Model]:
         names = " or ".join(f"--order {model._meta.label}" for model in _candidates(own))
         raise CommandError(f"Several models may be what payments are for. Name one: {names}")
     return next(iter(labels.values()))
+
+
+def _named_model(option: str, name: str) -> type[models.Model]:
+    try:
+        return apps.get_model(name)
+    except (LookupError, ValueError) as error:
+        raise CommandError(f"{option} {name}: {error}. Name it as app.Model.") from error
 
 
 def _candidates(own: list[AppConfig]) -> list[type[models.Model]]:
@@ -316,7 +304,7 @@ def _free_port() -> int:
 def _port(root: Path, port: int) -> Iterator[Gap]:
     """Yield the change that puts the requested port into the sandbox's address in ``.env``."""
     path = root / ".env"
-    url = project_files.variables_of(path.read_text(errors="replace")).get(BASE_URL, "") if path.is_file() else ""
+    url = project_files.variables_of(_text(path)).get(BASE_URL, "") if path.is_file() else ""
     new = {BASE_URL: _sandbox_url(port)}
     if url in ("", new[BASE_URL]) and (url or not hasattr(settings, conf.NAME)):
         return  # the port is there, or is written with the key
@@ -330,7 +318,7 @@ def _port(root: Path, port: int) -> Iterator[Gap]:
 
 def _variables(root: Path, port: int | None) -> Iterator[Gap]:
     path = root / ".env"
-    known = project_files.variables_of(path.read_text(errors="replace")) if path.is_file() else {}
+    known = project_files.variables_of(_text(path)) if path.is_file() else {}
     known |= os.environ  # takes precedence over .env
     wanted = {BASE_URL: known.get(BASE_URL) or _sandbox_url(port), "PAYMENTS_API_KEY": SANDBOX_KEY}
     if urlsplit(wanted[BASE_URL]).hostname in LOOPBACK_HOSTS:
@@ -374,7 +362,7 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
         if not is_set:
             # Try it first: settings that raise would leave a project in which no command runs.
             conf.from_env(env_file=root / ".env")
-        project_files.change(_writable(path), partial(project_files.with_settings, lines=lines, imports=imports))
+        _change(path, partial(project_files.with_settings, lines=lines, imports=imports))
 
     yield Gap("Settings", f"{_shown(path, root)}, at the end", snippet, write)
 
@@ -382,7 +370,7 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
 def _ignored(root: Path) -> Iterator[Gap]:
     path = root / ".gitignore"
     if path.is_file() and ((root / ".env").exists() or not hasattr(settings, conf.NAME)):
-        lines = {line.strip() for line in path.read_text(errors="replace").splitlines()}
+        lines = {line.strip() for line in _text(path).splitlines()}
         if not lines & {".env", "/.env", "*.env", ".env*", ".env/", "**/.env"}:
             write = partial(
                 project_files.change, path, lambda text: "\n".join([text.rstrip("\n"), ".env", ""]).lstrip()
@@ -406,7 +394,7 @@ def _urls(root: Path) -> Iterator[Gap]:
             yield Gap("URLs", why, snippet.replace('"payments/"', '"…/"'))
         else:
             edit = partial(project_files.with_url, entry=ENTRY)
-            yield Gap("URLs", place, snippet, lambda: project_files.change(_writable(path), edit))
+            yield Gap("URLs", place, snippet, partial(_change, path, edit))
     except Exception as error:  # the project's own modules may raise any error
         yield Gap("URLs", f"{place}; {name} cannot be imported: {type(error).__name__}: {error}", snippet)
     else:
@@ -423,7 +411,7 @@ def _handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterat
     mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
     if mine and (event_received.receivers or status_changed.receivers):
         return  # the module may connect to the signals directly
-    snippet = handler_module(model, is_priced=order is not None)
+    snippet = order_files.handlers(model, is_priced=order is not None)
     mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
     if not mine_first:
         place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"
@@ -440,10 +428,7 @@ def _handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterat
 def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model] | None, str]:
     """Return the model that payments are for, and the assumption that found it."""
     if named:
-        try:
-            return apps.get_model(named), f"for {named}"
-        except (LookupError, ValueError) as error:
-            raise CommandError(f"--model {named}: {error}. Name it as app.Model.") from error
+        return _named_model("--model", named), f"for {named}"
     candidates = _candidates(own)
     if not candidates:
         return None, "no model of yours has the name of an order: if there is one, name it with --model app.Model"
@@ -451,72 +436,6 @@ def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model
     labels = [model._meta.label for model in candidates]
     others = f", and not for {' or '.join(labels[1:])}" if labels[1:] else ""
     return candidates[0], f"assumed: payments are for {labels[0]} ({why}){others}; name another with --model app.Model"
-
-
-def handler_module(model: type[models.Model] | None, *, is_priced: bool = False) -> str:
-    """Return a module with a handler for payments and refunds. It marks an order if the model has the fields for it.
-
-    ``is_priced`` is True if the model will be a Payable with a price when the module is imported.
-    """
-    imports = [f"from {ID}.handlers import on_status", f"from {ID}.models import Payment, Refund"]
-    if model is None or not (is_priced or issubclass(model, Payable)):
-        name = model.__name__ if model is not None else "Order"
-        body = f"""\
-            # Mark your order here. If {name} inherits from Payable, this finds it, and it knows whether it is paid:
-            # order = {name}.objects.select_for_update().of(obj)
-            logger.info("%s is %s", obj.pk, obj.status)
-        """
-        imports = ["import logging", "", *imports, "", "logger = logging.getLogger(__name__)"]
-        return HANDLER.format(imports="\n".join(imports), body=indent(dedent(body).rstrip(), "    "))
-    imports += ["", f"from {model.__module__} import {model.__name__}"]
-    price = "*order.payments_price()" if is_priced else _price(model)  # type: ignore[arg-type]
-    if "to_minor" in price:
-        imports.insert(2, f"from {ID}.money import to_minor")
-    lines = [
-        f"order = {model.__name__}.objects.select_for_update().of(obj)",
-        "if order is None:",
-        "    return  # a deposit, or another system's payment",
-    ]
-    if not price:
-        lines.append(
-            "...  # Ask order.is_paid(minor units, currency). Mark the order as paid, or as not paid any more."
-        )
-    elif _field(model, "paid_at") is not None:
-        imports.insert(0, "from django.utils import timezone")
-        lines += [
-            f"is_paid = order.is_paid({price})",
-            "if is_paid != (order.paid_at is not None):",
-            "    order.paid_at = timezone.now() if is_paid else None",
-            '    order.save(update_fields=["paid_at"])',
-        ]
-    else:
-        lines += [
-            f"if order.is_paid({price}):",
-            "    ...  # Mark the order as paid here.",
-            "else:",
-            "    ...  # Mark it as not paid: no money came yet, or all of it was refunded or charged back.",
-        ]
-    return HANDLER.format(imports="\n".join(imports), body=indent("\n".join(lines), "    "))
-
-
-def _price(model: type[Payable]) -> str:
-    """Return the arguments for ``is_paid``; empty if the model does not say what it costs."""
-    if model._knows_price():
-        return "*order.payments_price()"
-    currency = "order.currency" if _field(model, "currency") is not None else "obj.currency"
-    amount = _field(model, "amount")
-    if isinstance(amount, models.IntegerField):
-        return f"order.amount, {currency}"
-    if isinstance(amount, models.DecimalField):
-        return f"to_minor(order.amount, {currency}), {currency}"
-    return ""
-
-
-def _field(model: type[models.Model], name: str) -> Any:
-    try:
-        return model._meta.get_field(name)
-    except FieldDoesNotExist:
-        return None
 
 
 def _is_own(path: Path, root: Path) -> bool:

@@ -55,7 +55,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A look-up cannot decide. From ``look_up``: a person does. From ``look_first``: nothing is against sending."""
+    """A look-up cannot decide. From ``look_up``: a person does. From ``find_forgotten``: it may be sent."""
 
     note: str
 
@@ -157,7 +157,7 @@ class ProviderCall:
         """Look up as ``look_up`` does, as far as the mirror knows. By default it knows nothing."""
         return Unclear("the mirror does not show it")
 
-    def look_first(self, client: Client, operation: Operation) -> Finding:
+    def find_forgotten(self, client: Client, operation: Operation) -> Finding:
         """Find out if it took effect although this ledger never sent it. Returns Unclear if it may be sent.
 
         A restored backup, or the ledger of another installation, does not know what was sent. By default it may be
@@ -204,13 +204,13 @@ class Creation(ProviderCall):
         rows = self.mirrored(operation).filter(account=operation.account).order_by("-created_at")
         return self.candidates(operation, rows[: MAX_SCANNED + 1])  # no cursor of the server: poolers
 
-    def look_first(self, client: Client, operation: Operation) -> Finding:
-        mirrored, listed = self.look_first_in_mirror(operation), self.look_up(client, operation)
+    def find_forgotten(self, client: Client, operation: Operation) -> Finding:
+        mirrored, listed = self.find_forgotten_in_mirror(operation), self.look_up(client, operation)
         found = [each for each in (mirrored, listed) if isinstance(each, Candidates)]
         items = {item.id: item for each in found for item in each.items}
         return Candidates(list(items.values()), complete=all(each.complete for each in found))
 
-    def look_first_in_mirror(self, operation: Operation) -> Finding:
+    def find_forgotten_in_mirror(self, operation: Operation) -> Finding:
         """Also find what another ledger made under its own reference: a late handler may ask for the same again."""
         finding = self.look_up_in_mirror(operation)
         if (
@@ -276,7 +276,7 @@ class Cancel(Change):
             return None
         return StatusIs(self.target.value, intent.target, self.cancelable)
 
-    def look_first(self, client: Client, operation: Operation) -> Finding:
+    def find_forgotten(self, client: Client, operation: Operation) -> Finding:
         return self.look_up(client, operation)
 
     def look_up(self, client: Client, operation: Operation) -> Finding:

@@ -83,7 +83,7 @@ class CreateRefund(Creation):
 
 @dataclass(frozen=True, slots=True)
 class WithinRest(Precondition):
-    """The refund fits into the refundable rest of its payment. Decided under the payment's lock."""
+    """The refund fits into ``refundable_rest`` of its payment. Decided under the payment's lock."""
 
     account: str
     payment_id: str

@@ -205,7 +205,7 @@ def test_mocks_replace_what_is_above() -> None:
         read(client)
 
 
-# The deadline covers all, and the lease.
+# The deadline covers all, and so must the claim.
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_a_slow_handshake_ends_at_the_deadline(drips: bool) -> None:
 
 
 class Late(Exception):
-    """A lease that ends."""
+    """A claim that ends."""
 
 
 @pytest.mark.case(151)

@@ -84,7 +84,7 @@ def test_only_a_429_is_sent_again(client: Client, provider: responses.RequestsMo
 
 
 def test_time_spent_on_429s_counts_as_waiting(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
-    """A worker that holds a lease on an operation must know when its last request can begin."""
+    """A worker that has a claim on an operation must know when its last request can begin."""
     asked: list[float] = []
 
     def slow(request: Any) -> tuple[int, dict[str, str], str]:

@@ -38,7 +38,7 @@ def new_event(**values: Any) -> Event:
 def test_every_column_is_what_the_row_has(values: dict[str, Any]) -> None:
     for _ in range(2):  # the text as it is made, and as it was made
         event = new_event(**values)
-        assert statements.insert(event, using="default") == 1
+        assert statements.insert_if_free(event, using="default") == 1
         stored = Event.objects.get(pk=event.pk)
         for field in Event._meta.local_concrete_fields:
             ours, theirs = getattr(event, field.attname), getattr(stored, field.attname)
@@ -51,13 +51,13 @@ def test_rows_with_different_empty_values_do_not_share_their_sql() -> None:
     plain, failed = new_event(), new_event(attempts=2, error="no")
     failed.id = f"{failed.id}_2"
     for event in (plain, failed):
-        statements.insert(event, using="default")
+        statements.insert_if_free(event, using="default")
     assert list(Event.objects.order_by("attempts").values_list("attempts", "error")) == [(0, ""), (2, "no")]
 
 
 def test_a_choice_is_part_of_the_sql() -> None:
     event = new_event(source=EventSource.WEBHOOK, state=EventState.HELD)
-    statements.insert(event, using="default")
+    statements.insert_if_free(event, using="default")
     sql, columns = statements._inserts[next(key for key in statements._inserts if "'held'" in key[2])]
     assert "'webhook'" in sql
     assert not {"source", "state"} & {column.field.name for column in columns}
@@ -80,8 +80,8 @@ def test_an_insert_is_prepared_only_if_the_project_asks_for_it(
     with CaptureQueriesContext(connection) as queries:
         for number in range(4):
             event.id = f"evt_{number}"
-            assert statements.insert(event, using="default") == 1
-        assert statements.insert(event, using="default") == 0, "the key is taken"
+            assert statements.insert_if_free(event, using="default") == 1
+        assert statements.insert_if_free(event, using="default") == 0, "the key is taken"
     assert len(queries) == 5
     assert prepared_inserts() - before == (0 if threshold is None else 1)
     assert {bytes(each.body or b"") for each in Event.objects.all()} == {b"\x00 exact"}
@@ -93,24 +93,24 @@ def test_a_refused_prepared_insert_is_an_error_of_django(monkeypatch: pytest.Mon
     connection.ensure_connection()
     monkeypatch.setattr(connection.connection, "prepare_threshold", 0)
     with pytest.raises(DataError), transaction.atomic():
-        statements.insert(new_event(type="x" * 300), using="default")
+        statements.insert_if_free(new_event(type="x" * 300), using="default")
 
 
 def test_an_insert_with_a_taken_key_returns_zero() -> None:
     event = new_event()
-    assert statements.insert(event, using="default") == 1
+    assert statements.insert_if_free(event, using="default") == 1
     again = new_event(id=event.id, type="payment.other")
     if connection.vendor == "mysql":
         with pytest.raises(IntegrityError):
-            statements.insert(again, using="default")
+            statements.insert_if_free(again, using="default")
     else:
-        assert statements.insert(again, using="default") == 0
+        assert statements.insert_if_free(again, using="default") == 0
         assert Event.objects.get().type == event.type
 
 
 def test_values_by_key_returns_the_columns_of_one_row() -> None:
     event = new_event(attempts=7)
-    statements.insert(event, using="default")
+    statements.insert_if_free(event, using="default")
     found = statements.values_by_key(Event, event.pk, "account", "attempts", using="default")
     assert found == ("default", 7)
     assert statements.values_by_key(Event, event.pk, "content_hash", using="default") == (event.content_hash,)
@@ -143,7 +143,7 @@ def test_whether_any_row_is_in_a_state() -> None:
         return statements.is_any_in_state(state, Event, StatusChange, using="default")
 
     assert not look(EventState.PENDING)
-    statements.insert(new_event(), using="default")
+    statements.insert_if_free(new_event(), using="default")
     assert look(EventState.PENDING)
     assert not look(EventState.APPLIED)
     change = {"account": "default", "object_kind": "payment", "object_id": "pay_1", "status": "failed"}
@@ -153,7 +153,7 @@ def test_whether_any_row_is_in_a_state() -> None:
 
 def test_expressions_of_no_row_are_answered_in_one_statement(django_assert_num_queries: Any) -> None:
     at = datetime(2026, 1, 1, 12, 30, 15, 250000, tzinfo=UTC)
-    statements.insert(new_event(created_at=at), using="default")
+    statements.insert_if_free(new_event(created_at=at), using="default")
     everything = Event.objects.order_by("-created_at")
     with django_assert_num_queries(1):
         answers = statements.values_of(

@@ -15,7 +15,7 @@ from payments_integration.db.transactions import (
     ATTEMPTS,
     RetryDeadline,
     drop_broken_connections,
-    inserted,
+    insert_and_commit,
     is_transient,
     repeatable,
 )
@@ -184,7 +184,7 @@ def new_event(payment: str = "pay_1") -> Event:
 def test_a_row_is_stored_by_one_statement_as_save_would_store_it() -> None:
     event, saved = new_event(), new_event("pay_2")
     with CaptureQueriesContext(connection) as queries:
-        inserted(event, using="default")
+        insert_and_commit(event, using="default")
     assert [query["sql"].split()[0] for query in queries] == ["INSERT"]
     assert (event._state.adding, event._state.db) == (False, "default")
     saved.save(force_insert=True)
@@ -200,7 +200,7 @@ def test_a_row_is_stored_by_one_statement_as_save_would_store_it() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_taken_key_leaves_the_connection_usable() -> None:
     event = new_event()
-    inserted(event, using="default")
+    insert_and_commit(event, using="default")
     refused: list[Exception] = []
 
     def watch(execute: Any, *args: Any) -> Any:
@@ -211,7 +211,7 @@ def test_a_taken_key_leaves_the_connection_usable() -> None:
             raise
 
     with pytest.raises(IntegrityError), connection.execute_wrapper(watch):
-        inserted(event, using="default")
+        insert_and_commit(event, using="default")
     # An error would stand in the server's log, with the row.
     assert len(refused) == (connection.vendor == "mysql")
     assert Event.objects.count() == 1
@@ -220,7 +220,7 @@ def test_a_taken_key_leaves_the_connection_usable() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_single_row_cannot_be_inserted_in_a_callers_transaction() -> None:
     with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
-        inserted(new_event(), using="default")
+        insert_and_commit(new_event(), using="default")
     assert not Event.objects.exists()
 
 
@@ -228,7 +228,7 @@ def test_a_single_row_cannot_be_inserted_in_a_callers_transaction() -> None:
 def test_a_row_is_committed_without_autocommit() -> None:
     connection.set_autocommit(False)
     try:
-        inserted(new_event(), using="default")
+        insert_and_commit(new_event(), using="default")
         connection.rollback()
     finally:
         connection.set_autocommit(True)
@@ -246,7 +246,7 @@ def test_an_insert_is_repeated_after_a_transient_error() -> None:
         return execute(sql, *rest)
 
     with connection.execute_wrapper(deadlock_once):
-        inserted(new_event(), using="default")
+        insert_and_commit(new_event(), using="default")
     assert len(tries) == 2
     assert Event.objects.count() == 1
 

@@ -500,7 +500,7 @@ def test_more_accounts_take_no_more_queries(settings: Any) -> None:
 
 
 def test_counting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("payments_integration.health.statistics.LIMIT", 3)
+    monkeypatch.setattr("payments_integration.health.backlogs.LIMIT", 3)
     for _ in range(5):
         recent(state=EventState.PENDING)
         rows.change(state=EventState.APPLIED)

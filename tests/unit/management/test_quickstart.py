@@ -19,6 +19,7 @@ from django.db import models
 from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
+from payments_integration.management import order_files
 from payments_integration.management.commands import payments_quickstart
 from payments_integration.payable import Payable
 from payments_integration.testing import ProviderSandbox
@@ -249,7 +250,7 @@ def body(price: Any = None, **fields: models.Field[Any, Any]) -> str:
         meta = type("Meta", (), {"app_label": "receivers"})
         names = {"__module__": "orders.models", "Meta": meta, "__str__": lambda order: "", **options, **fields}
         model: Any = type("Order", (Payable,), names)
-    text = payments_quickstart.handler_module(model)
+    text = order_files.handlers(model)
     compile(text, "payment_handlers.py", "exec")
     return text
 
@@ -261,7 +262,7 @@ def test_the_handler_marks_an_order_as_paid_if_the_model_has_the_fields() -> Non
     assert "if order.is_paid(order.amount, obj.currency):" in body(amount=minor())
     assert "    ...  # Ask order.is_paid(minor units, currency)." in body()
     assert issubclass(Order, Payable)
-    assert f"from {Order.__module__} import Order\n" in payments_quickstart.handler_module(Order)
+    assert f"from {Order.__module__} import Order\n" in order_files.handlers(Order)
 
 
 @pytest.mark.case(131)
@@ -280,7 +281,7 @@ def test_the_handler_of_a_payable_follows_the_money_both_ways(
     payments_sandbox: ProviderSandbox, woken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handlers, "registered", [])
-    exec(payments_quickstart.handler_module(Order), {"__name__": "orders.payment_handlers"})
+    exec(order_files.handlers(Order), {"__name__": "orders.payment_handlers"})
     order = Order.objects.create(number="A-1", amount=10_000, currency="CLP")
     payment = services.create_payment(
         amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="A-1"

@@ -477,7 +477,7 @@ def test_an_error_before_anything_is_written_is_raised(fake: Fake, monkeypatch: 
     def fail(*_: Any, **__: Any) -> None:
         raise OperationalError("the server is gone")
 
-    monkeypatch.setattr(statements, "insert_one", fail)
+    monkeypatch.setattr(statements, "insert_like_save", fail)
     with pytest.raises(OperationalError, match="gone"):
         services.create_payout(**PAYOUT)
 

@@ -16,7 +16,7 @@ from payments_integration import services
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import recovery
+from payments_integration.outbox import look_ups
 from tests.fake_provider import (
     DEPOSIT,
     PAYOUT,
@@ -369,7 +369,7 @@ def test_a_resolution_is_refused_if_another_worker_takes_over(fake: Fake, monkey
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
-    monkeypatch.setattr(recovery, "look_up", mock.Mock(side_effect=ClaimLost))
+    monkeypatch.setattr(look_ups, "resolve_by_reading", mock.Mock(side_effect=ClaimLost))
     make_due()
     with pytest.raises(ValidationError, match="somebody else is working on it"):
         services.look_up(only_operation())

@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from payments_integration import handlers, health, inbox, projection, reconciliation, services
 from payments_integration.models import AccountState, DoublePayment, Payment, Refund, deletion_allowed
-from payments_integration.payable import doubles
+from payments_integration.payable import doubles, queries
 from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
@@ -230,14 +230,14 @@ def test_many_are_read_in_sets(
     monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     priced(monkeypatch, (10_000, "CLP"))
-    monkeypatch.setattr(doubles, "CHUNK", 20)
+    monkeypatch.setattr(queries, "CHUNK", 20)
     for number in range(30):
         Order.objects.create(number=f"A-{number}")
         paid(merchant_reference=f"A-{number}")
         paid(merchant_reference=f"A-{number}")
     wanted = [(f"A-{number}", "CLP") for number in range(30)]
-    # Two of them look for rows of Sale, which knows its price as well.
-    with django_assert_max_num_queries(14):
+    # Two of them look for rows of Sale, which knows its price as well. The refunds of forty payments are two sets.
+    with django_assert_max_num_queries(15):
         assert len(doubles.find_doubles("default", wanted)) == 30
 
 

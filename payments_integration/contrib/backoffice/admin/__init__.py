@@ -3,6 +3,6 @@
 To add to them, a project does the same: it registers a subclass in its own ``admin.py`` after ``unregister``.
 """
 
-from payments_integration.contrib.backoffice.admin import menu, pages
+from payments_integration.contrib.backoffice.admin import model_admins
 
-__all__ = ["menu", "pages"]
+__all__ = ["model_admins"]

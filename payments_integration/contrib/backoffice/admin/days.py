@@ -158,6 +158,21 @@ class Day(forms.DateField):
         return found
 
 
+class MovementDays(Days):
+    """A filter on a day that the movement stores, so a later change of TIME_ZONE does not move it."""
+
+    def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
+        if start:
+            rows = rows.filter(**{f"{self.field_name}__gte": dates.day_of(start)})
+        return rows.filter(**{f"{self.field_name}__lt": dates.day_of(end)}) if end else rows
+
+
+def movement_days(field_name: str, prefix: str, title: Any) -> type[Days]:
+    """Return a filter on a stored day of movements."""
+    own = {"field_name": field_name, "prefix": prefix, "title": title, "parameter_name": prefix + FROM}
+    return cast("type[Days]", type("MovementDaysFilter", (MovementDays,), own))
+
+
 def days(field_name: str) -> type[Days]:
     """Return a filter on the day of a time field."""
     return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))

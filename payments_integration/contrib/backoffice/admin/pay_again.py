@@ -23,13 +23,13 @@ from payments_integration.admin.flows.forms import KeyedForm
 from payments_integration.admin.flows.payout import MONEY_IS_BACK, PayoutForm, PayoutPage
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.sections import Page
 from payments_integration.contrib.backoffice.todo import WITHOUT_EFFECT, again_key
 from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
 from payments_integration.money import format_amount, format_money
+from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin

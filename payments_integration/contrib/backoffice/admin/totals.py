@@ -17,7 +17,7 @@ from django.utils.text import capfirst
 from payments_integration.admin.lists.filters import KnownValues
 from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import Days
-from payments_integration.db import statements
+from payments_integration.contrib.finance.sums import sums_by
 from payments_integration.models import Mirror
 
 #: The query parameter that asks for all rows. It is no filter: links to other pages and exports leave it out.
@@ -47,7 +47,7 @@ def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, e
         rows = rows.filter(gone_at=None)
     # Keep the order of the list, so that the database plans the query like a page.
     limited = rows.order_by() if everything else rows[: MAX_ROWS + 1]
-    found = statements.sums_by(limited, "currency", names, using=rows.db)
+    found = sums_by(limited, "currency", names, using=rows.db)
     if not everything and sum(count for _currency, count, _sums in found) > MAX_ROWS:
         return Totals(headings, [])
     lines = [

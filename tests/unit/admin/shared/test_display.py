@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 from django.utils import translation
 
 from payments_integration.admin.shared import display
+from tests.factories import rows
+from tests.unit.admin.conftest import page, url
 
 pytestmark = pytest.mark.any_database
 
@@ -58,3 +61,14 @@ def test_seconds_have_one_decimal_as_the_language_writes_it() -> None:
         assert display.seconds(0.44, signed=True) == "+0,4\xa0s"
         assert display.seconds(-1.25) == "-1,2\xa0s"
     assert display.seconds(None) == display.EMPTY
+
+
+def test_a_method_is_shown_as_words() -> None:
+    assert display.method_name("cl_webpay_card") == "Webpay card"
+    assert display.method_name("") == "–"
+
+
+def test_the_payment_page_shows_the_name_and_keeps_the_code_with_the_identifiers(boss: Client) -> None:
+    row = rows.payment(method_code="cl_webpay_card", country="CL")
+    html = page(boss, url("payment", "change", row.pk))
+    assert html.index("Webpay card") < html.index("cl_webpay_card")

@@ -20,7 +20,6 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.changelist import TOO_MANY
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import hidden, may, may_view
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Table
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.contrib.backoffice import search
@@ -155,10 +154,12 @@ class SearchPage:
                 _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
             }
             return {**money, **status, **of, **last}
-        how: Columns = {_("Method"): lambda row: method_name(row.method_code)}
+        how: Columns = {_("Method"): lambda row: display.method_name(row.method_code)}
         if model is DepositReference:
             name: Columns = {
-                _("Merchant reference"): linked(lambda row: row.merchant_reference or method_name(row.method_code))
+                _("Merchant reference"): linked(
+                    lambda row: row.merchant_reference or display.method_name(row.method_code)
+                )
             }
             return {**name, **status, _("Currency"): lambda row: display.text(row.currency), **how, **last}
         label, field = (_("Recipient"), "destination") if model is Payout else (_("Payer"), "payer")

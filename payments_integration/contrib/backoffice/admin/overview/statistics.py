@@ -19,8 +19,8 @@ from django.utils import timezone
 from payments_integration import __version__, dates, health
 from payments_integration.contrib.backoffice import todo
 from payments_integration.contrib.finance.models import Movement
+from payments_integration.contrib.finance.sums import ExactSum
 from payments_integration.db.statements import union_of
-from payments_integration.db.sums import ExactSum
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
 
@@ -85,10 +85,10 @@ class Statistics:
     differences: list[todo.Thing]
 
 
-def last_days(count: int = DAYS) -> Days:
-    """Return the last days, including today. A day has 23 or 25 hours when clocks change."""
+def last_days() -> Days:
+    """Return the last ``DAYS`` days, including today. A day has 23 or 25 hours when clocks change."""
     today = dates.today()
-    days = (today - timedelta(days=count - 1 - number) for number in range(count + 1))
+    days = (today - timedelta(days=DAYS - 1 - number) for number in range(DAYS + 1))
     return Days(tuple(map(dates.start_of, days)))
 
 

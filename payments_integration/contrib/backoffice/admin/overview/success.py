@@ -9,7 +9,7 @@ from decimal import Decimal
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from payments_integration.admin.shared.methods import method_name
+from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.backoffice.admin.overview.statistics import Group
 from payments_integration.enums import ENDED_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES, Country
@@ -59,4 +59,4 @@ def success_chart(payments: Iterable[Group]) -> Chart | None:
 def _method(code: str) -> str:
     """Return a method's name with its country, because several countries have a bank transfer."""
     country = code.partition("_")[0].upper()
-    return f"{method_name(code)} ({country})" if country in Country.values else method_name(code)
+    return f"{display.method_name(code)} ({country})" if country in Country.values else display.method_name(code)

@@ -16,10 +16,9 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from payments_integration import conf, permissions
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.sections import Page
 from payments_integration.admin.technical.account_page import AccountPage
-from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice import comparison, handling, todo
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
@@ -35,7 +34,7 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
-from payments_integration.payable import comparison
+from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -110,7 +109,7 @@ class TodoRows(AccountPage):
 
     def kinds(self) -> list[Kind]:
         """Return the kinds whose rows this user may see. Users always see the operations that they asked for."""
-        return [kind for kind, model in _MODELS.items() if self.sees(model)] + (
+        return [kind for kind, model in todo.MODELS.items() if self.sees(model)] + (
             [Kind.WITHOUT_PAYMENT] if self._order_models() else []
         )
 
@@ -223,7 +222,7 @@ class TodoRows(AccountPage):
         if thing.kind == Kind.PAID_TWICE:
             return f"{display.list_url(site, Payment)}?{urlencode({'q': thing.found.reference})}"
         key = thing.found.about if thing.kind == Kind.UNPAID else thing.found.thing
-        return display.change_url(site, _MODELS[thing.kind], key)
+        return display.change_url(site, todo.MODELS[thing.kind], key)
 
     def _action(self, thing: Thing) -> tuple[StrOrPromise, str] | None:
         """Return the action that ends it, if this user may do it. The page of the action checks permissions again."""
@@ -241,20 +240,6 @@ class TodoRows(AccountPage):
         if thing.kind in (Kind.DECIDE, Kind.UNKNOWN) and self._decides:
             return (_("Decide") if thing.kind == Kind.DECIDE else _("Look it up")), url
         return None
-
-
-#: Users see the rows of a kind if they may view its model.
-_MODELS: dict[Kind, type[Model]] = {
-    Kind.DECIDE: Operation,
-    Kind.APPROVE: Operation,
-    Kind.UNKNOWN: Operation,
-    Kind.PAYOUT: Payout,
-    Kind.REFUND: Refund,
-    Kind.ON_HOLD: Payment,
-    Kind.CHARGEBACK: Payment,
-    Kind.PAID_TWICE: Payment,
-    Kind.UNPAID: Payment,
-}
 
 
 def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dict[str, Any]:

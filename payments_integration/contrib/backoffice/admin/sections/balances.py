@@ -31,7 +31,7 @@ _MEANINGS: dict[str, StrOrPromise] = {
 }
 
 
-class BalancePage(SectionsAdmin, balances.BalanceAdmin):
+class BalanceSectionsAdmin(SectionsAdmin, balances.BalanceAdmin):
     fieldsets = (
         (None, {"fields": ("currency", "updated_at")}),
         MIRROR_FIELDS,

@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _, gettext_lazy
 from payments_integration.admin.models.payments import figures
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.sections.tables import Advice
 from payments_integration.enums import (
@@ -37,6 +36,7 @@ from payments_integration.models import (
     refunded_so_far,
     rest_after,
 )
+from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

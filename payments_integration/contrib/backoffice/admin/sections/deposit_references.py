@@ -17,7 +17,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import deposit_references
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.people import Fact, name_in
 from payments_integration.admin.shared.sections import Page, Section, Table
@@ -39,7 +38,7 @@ NOTE = _(
 NO_REFERENCE = _("This deposit reference has no merchant reference, so its payments cannot be identified.")
 
 
-class DepositReferencePage(SectionsAdmin, deposit_references.DepositReferenceAdmin):
+class DepositReferenceSectionsAdmin(SectionsAdmin, deposit_references.DepositReferenceAdmin):
     personal = ("extra_shown",)
     fieldsets = (
         (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "method_code")}),
@@ -66,7 +65,7 @@ class DepositReferencePage(SectionsAdmin, deposit_references.DepositReferenceAdm
         facts: list[Fact] = [
             # Links to the payments that have this reference.
             (_("Order"), _search_link(page.site, Payment, obj.merchant_reference)),
-            (_("Method"), method_name(obj.method_code)),
+            (_("Method"), display.method_name(obj.method_code)),
             (_("Country"), str(self.country_shown(obj))),
             (_("Currency"), display.text(obj.currency)),
             (_("Created at"), display.moment(obj.created_at)),

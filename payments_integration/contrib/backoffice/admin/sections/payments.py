@@ -9,7 +9,6 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import payments
 from payments_integration.admin.shared import display, people
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.people import Fact
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.sections import next_actions, orders, tables
@@ -21,7 +20,7 @@ from payments_integration.models import Payment
 from payments_integration.money import format_money
 
 
-class PaymentPage(SectionsAdmin, payments.PaymentAdmin):
+class PaymentSectionsAdmin(SectionsAdmin, payments.PaymentAdmin):
     personal = ("state_shown", "payer_name", "extra_shown")
     fieldsets = (
         (
@@ -67,7 +66,7 @@ class PaymentPage(SectionsAdmin, payments.PaymentAdmin):
 
 def _facts(payment: Payment) -> Iterable[Fact]:
     yield _("Order"), display.text(payment.merchant_reference)
-    yield _("Method"), method_name(payment.method_code)
+    yield _("Method"), display.method_name(payment.method_code)
     for label, at in (
         (_("Created at"), payment.created_at),
         (_("Expires at"), payment.expires_at),

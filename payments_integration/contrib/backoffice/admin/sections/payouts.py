@@ -11,7 +11,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import payouts
 from payments_integration.admin.shared import display, people
-from payments_integration.admin.shared.methods import method_name, reason_text
 from payments_integration.admin.shared.people import Fact
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.sections import orders, tables
@@ -22,9 +21,10 @@ from payments_integration.contrib.backoffice.admin.sections.tables import Advice
 from payments_integration.enums import OPEN_PAYOUT_STATUSES, PayoutStatus
 from payments_integration.models import Payout, Refund
 from payments_integration.money import format_money
+from payments_integration.payer.names import reason_text
 
 
-class PayoutPage(SectionsAdmin, payouts.PayoutAdmin):
+class PayoutSectionsAdmin(SectionsAdmin, payouts.PayoutAdmin):
     personal = ("state_shown", "recipient_name", "extra_shown")
     fieldsets = (
         (
@@ -49,7 +49,7 @@ class PayoutPage(SectionsAdmin, payouts.PayoutAdmin):
         yield from facts_section(page, _("Recipient"), obj, "destination")
         facts: list[Fact] = [
             (_("Order"), display.text(obj.merchant_reference)),
-            (_("Method"), method_name(obj.method_code)),
+            (_("Method"), display.method_name(obj.method_code)),
             (_("Refund"), display.admin_link(page.site, Refund, obj.refund_id) if obj.refund_id else ""),
             (_("Created at"), display.moment(obj.created_at)),
             (_("Succeeded at"), display.moment(obj.succeeded_at) if obj.succeeded_at else ""),

@@ -15,7 +15,6 @@ from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import refunds
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import Tool, Weight, may
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.people import Fact, known_payment
 from payments_integration.admin.shared.sections import Page, Section, Table
@@ -27,6 +26,7 @@ from payments_integration.contrib.backoffice.admin.sections.tables import Advice
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
 from payments_integration.money import format_money
+from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -42,7 +42,7 @@ _OUTCOMES: dict[str, StrOrPromise] = {
 }
 
 
-class RefundPage(SectionsAdmin, refunds.RefundAdmin):
+class RefundSectionsAdmin(SectionsAdmin, refunds.RefundAdmin):
     personal = ("payer_name", "reason_start", "extra_shown")
     fieldsets = (
         (

@@ -17,7 +17,6 @@ from django.utils.translation import gettext as _, gettext_lazy, pgettext
 
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import may
-from payments_integration.admin.shared.methods import reason_text
 from payments_integration.admin.shared.people import is_erased, name_in
 from payments_integration.admin.shared.records import ENTRIES, Records, made
 from payments_integration.admin.shared.sections import Page, Section
@@ -32,6 +31,7 @@ from payments_integration.models import (
     Payout,
     Refund,
 )
+from payments_integration.payer.names import reason_text
 from payments_integration.permissions import user_id
 
 if TYPE_CHECKING:

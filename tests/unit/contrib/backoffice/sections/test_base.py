@@ -13,7 +13,7 @@ from django.test import Client
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page, Section
-from payments_integration.contrib.backoffice.admin.pages import PaymentAdmin
+from payments_integration.contrib.backoffice.admin.model_admins import BackOfficePaymentAdmin
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -36,11 +36,11 @@ def of(words: str) -> Any:
 
 
 def test_a_page_has_its_parts_in_this_order(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PaymentAdmin, "headline", lambda self, page, obj: ["first line"])
-    monkeypatch.setattr(PaymentAdmin, "lead", of("above the fields"))
-    fieldsets = ((None, {"fields": ("id", "country_shown")}), *PaymentAdmin.fieldsets)
-    monkeypatch.setattr(PaymentAdmin, "fieldsets", fieldsets)
-    monkeypatch.setattr(PaymentAdmin, "sections", of("below the fields"))
+    monkeypatch.setattr(BackOfficePaymentAdmin, "headline", lambda self, page, obj: ["first line"])
+    monkeypatch.setattr(BackOfficePaymentAdmin, "lead", of("above the fields"))
+    fieldsets = ((None, {"fields": ("id", "country_shown")}), *BackOfficePaymentAdmin.fieldsets)
+    monkeypatch.setattr(BackOfficePaymentAdmin, "fieldsets", fieldsets)
+    monkeypatch.setattr(BackOfficePaymentAdmin, "sections", of("below the fields"))
     html = page(boss, url("payment", "change", rows.payment().pk))
     parts = [
         "first line",
@@ -58,7 +58,7 @@ def test_a_page_has_its_parts_in_this_order(boss: Client, monkeypatch: pytest.Mo
 
 
 def test_empty_parts_of_a_headline_are_left_out(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PaymentAdmin, "headline", lambda self, page, obj: ["a", "", display.EMPTY, "<b>"])
+    monkeypatch.setattr(BackOfficePaymentAdmin, "headline", lambda self, page, obj: ["a", "", display.EMPTY, "<b>"])
     html = page(boss, url("payment", "change", rows.payment().pk))
     (line,) = re.findall(r'class="pi-headline">(.*?)</p>', html, re.DOTALL)
     assert re.findall(r"<span>(.*?)</span>", line) == ["a", "&lt;b&gt;"]

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
 from payments_integration.admin.shared.sections import Page
-from payments_integration.contrib.backoffice.admin.pages import PaymentAdmin
+from payments_integration.contrib.backoffice.admin.model_admins import BackOfficePaymentAdmin
 from payments_integration.contrib.backoffice.admin.sections import orders
 from payments_integration.models import Payment
 from payments_integration.payable import Payable, PayableQuerySet
@@ -26,7 +26,7 @@ from tests.unit.payable.payables import Customer, Invoice, Order
 
 # Another name than the default site's, by which the dashboard looks for its site.
 site = admin.AdminSite(name="with-orders")
-site.register(Payment, PaymentAdmin)
+site.register(Payment, BackOfficePaymentAdmin)
 site.register(Order)
 urlpatterns = [path("admin/", site.urls)]
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
@@ -25,16 +26,15 @@ from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
 from payments_integration.contrib.backoffice.admin import chosen
-from payments_integration.contrib.backoffice.admin.cash_days import movement_days
-from payments_integration.contrib.backoffice.admin.days import days, with_days
+from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
-from payments_integration.contrib.backoffice.admin.sections.balances import BalancePage
-from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferencePage
-from payments_integration.contrib.backoffice.admin.sections.payments import PaymentPage
-from payments_integration.contrib.backoffice.admin.sections.payouts import PayoutPage
-from payments_integration.contrib.backoffice.admin.sections.refunds import RefundPage
+from payments_integration.contrib.backoffice.admin.sections.balances import BalanceSectionsAdmin
+from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferenceSectionsAdmin
+from payments_integration.contrib.backoffice.admin.sections.payments import PaymentSectionsAdmin
+from payments_integration.contrib.backoffice.admin.sections.payouts import PayoutSectionsAdmin
+from payments_integration.contrib.backoffice.admin.sections.refunds import RefundSectionsAdmin
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
-from payments_integration.contrib.backoffice.models import Note, Todo
+from payments_integration.contrib.backoffice.models import Note, Overview, Todo
 from payments_integration.contrib.backoffice.notes import ADD
 from payments_integration.contrib.finance import admin as finance
 from payments_integration.contrib.finance.models import Movement
@@ -107,7 +107,7 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 
 
 @instead(Payment)
-class PaymentAdmin(NotedAdmin, PaymentPage):
+class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
     tabs = (
         chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
         chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
@@ -115,7 +115,7 @@ class PaymentAdmin(NotedAdmin, PaymentPage):
         chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
         chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
     )
-    list_filter = (*with_days(PaymentPage.list_filter), success_days(), StatusSince)
+    list_filter = (*with_days(PaymentSectionsAdmin.list_filter), success_days(), StatusSince)
     actions = ("refund_selected",)
     totals = ("amount", "amount_received", "refunded_amount")
     finds_terms = True
@@ -168,8 +168,8 @@ class PaymentAdmin(NotedAdmin, PaymentPage):
 
 
 @instead(Payout)
-class PayoutAdmin(NotedAdmin, PayoutPage):
-    list_filter = (*with_days(PayoutPage.list_filter), success_days(), StatusSince)
+class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
+    list_filter = (*with_days(PayoutSectionsAdmin.list_filter), success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
     search_help_text = _(
@@ -210,8 +210,8 @@ class PayoutAdmin(NotedAdmin, PayoutPage):
 
 
 @instead(Refund)
-class RefundAdmin(NotedAdmin, RefundPage):
-    list_filter = (*with_days(RefundPage.list_filter), success_days("", SucceededDays), StatusSince)
+class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
+    list_filter = (*with_days(RefundSectionsAdmin.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
     search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
@@ -223,8 +223,8 @@ class RefundAdmin(NotedAdmin, RefundPage):
 
 
 @instead(DepositReference)
-class DepositReferenceAdmin(NotedAdmin, DepositReferencePage):
-    list_filter = with_days(DepositReferencePage.list_filter)
+class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin):
+    list_filter = with_days(DepositReferenceSectionsAdmin.list_filter)
     finds_terms = True
     search_help_text = _(
         "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
@@ -236,7 +236,7 @@ class DepositReferenceAdmin(NotedAdmin, DepositReferencePage):
 
 
 @instead(Balance)
-class BalanceAdmin(BackOfficeAdmin, BalancePage):
+class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
     has_folded_records = True
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
@@ -264,7 +264,7 @@ class BalanceAdmin(BackOfficeAdmin, BalancePage):
 
 
 @instead(Operation)
-class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
     list_filter = with_days(operations.OperationAdmin.list_filter)
     export = (
         "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
@@ -274,7 +274,7 @@ class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
 
 
 @instead(Event)
-class EventAdmin(BackOfficeAdmin, events.EventAdmin):
+class BackOfficeEventAdmin(BackOfficeAdmin, events.EventAdmin):
     list_filter = with_days(events.EventAdmin.list_filter)
     export = (
         "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
@@ -283,17 +283,17 @@ class EventAdmin(BackOfficeAdmin, events.EventAdmin):
 
 
 @instead(StatusChange)
-class StatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
+class BackOfficeStatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
     list_filter = with_days(events.StatusChangeAdmin.list_filter)
 
 
 @instead(WebhookEndpoint)
-class WebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
+class BackOfficeWebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
     """The core's page, with chips above the list."""
 
 
 @instead(ReconciliationRun)
-class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+class BackOfficeReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
     list_filter = with_days(reconciliation.ReconciliationRunAdmin.list_filter)
     export = (
         "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
@@ -302,7 +302,7 @@ class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAd
 
 
 @instead(Movement)
-class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+class BackOfficeMovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
     list_filter = (
         movement_days("booked_on", "", _("booked on")),
         *(item for item in finance.MovementAdmin.list_filter if not isinstance(item, str)),
@@ -382,3 +382,28 @@ class TodoAdmin(ReadOnlyAdmin):
         from payments_integration.contrib.backoffice.admin.overview.todo import TodoPage  # noqa: PLC0415
 
         return TodoPage(self, request).respond()
+
+
+@admin.register(Overview)
+class OverviewAdmin(ReadOnlyAdmin):
+    """The entry of the overview in the admin's index. It redirects to the overview."""
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self._path("", "changelist", self.overview_view)]
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        # The page is the core app's index, which opens for users who see one of its models there.
+        return any(
+            may_view(self.admin_site, request, model) and model_admin.has_module_permission(request)
+            for model, model_admin in self.admin_site._registry.items()
+            if model._meta.app_label == Payment._meta.app_label
+        )
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        index = reverse("admin:app_list", args=[Payment._meta.app_label], current_app=self.admin_site.name)
+        return HttpResponseRedirect(index)

@@ -1,7 +1,8 @@
-"""Never say "not executed" while the ledger holds the call's operation.
+"""After any exception, check if the call's operation is committed. If it is, its outcome is unknown.
 
-An exception can come at any line: a lost connection, a time limit, another app's hook. From the moment at which the
-operation may be committed, each exception leads to a look into the ledger, here and nowhere else.
+An exception can come at any line: a lost connection, a time limit, another app's hook. The caller must never read "not
+executed" while the ledger holds the operation. From the moment at which it may be committed, each exception leads to a
+look into the ledger, here and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _WITHOUT_EFFECT = (OperationState.REJECTED, OperationState.CLOSED)
 Look = Callable[[str, bool], Operation | None]
 
 
-class Progress:
-    """How far one call has come in the ledger."""
+class CommitCheck:
+    """What one call may have committed, and how to ask the ledger for it after an exception."""
 
     def __init__(self) -> None:
         self._using = ledger_database()
@@ -41,20 +42,20 @@ class Progress:
         #: Asks the database if the operation is committed; None: it is.
         self._look: Look | None = None
 
-    def may_be_inserted(self, operation: Operation) -> None:
+    def expect_insert(self, operation: Operation) -> None:
         """Call before the operation is written for the first time."""
         self._operation, self._look = operation, partial(_inserted, operation)
 
-    def may_be_changed(self, operation: Operation, **written: Any) -> None:
+    def expect_update(self, operation: Operation, **written: Any) -> None:
         """Call before a recorded operation is written. ``written`` holds values that only this call writes."""
         self._operation, self._look = operation, partial(_changed, operation, written)
 
-    def is_committed(self, operation: Operation) -> None:
+    def note_committed(self, operation: Operation) -> None:
         """Note that the ledger has this operation of the call."""
         self._operation, self._look = operation, None
 
-    def unsettled(self) -> Operation | None:
-        """Return the call's operation after an exception, if the ledger has it or gives no answer.
+    def operation_in_doubt(self) -> Operation | None:
+        """Return the call's operation after an exception, if the ledger has it or does not answer.
 
         Returns None if it ended without effect. Rolls back first what is open on the connection.
         """
@@ -77,18 +78,18 @@ class Progress:
 
 
 @sensitive_variables()
-def guarded(run: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of ``run(*arguments, progress)``. Raise OutcomeUnknown if the ledger has its operation.
+def unknown_if_committed(run: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of ``run(*arguments, check)``. Raise OutcomeUnknown if its operation is committed.
 
-    Interruptions are raised again, and the outcome is open.
+    Any other error means "not executed". Interruptions are raised again, and the outcome is open.
     """
-    progress = Progress()
+    check = CommitCheck()
     try:
-        return run(*arguments, progress)
+        return run(*arguments, check)
     except (OutcomeUnknown, ApprovalRequired, *INTERRUPTIONS):
         raise
     except BaseException as error:
-        operation = progress.unsettled()
+        operation = check.operation_in_doubt()
         if operation is None:
             raise
         raise OutcomeUnknown(operation, error) from error
@@ -98,7 +99,7 @@ def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None
     if waits:
         # An INSERT waits for a commit that is under way, a read does not. The INSERT is rolled back.
         try:
-            if statements.insert(operation, using=using):
+            if statements.insert_if_free(operation, using=using):
                 return None
         except IntegrityError:
             pass  # MariaDB

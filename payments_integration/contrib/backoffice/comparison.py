@@ -7,34 +7,35 @@ compares the newest payments of an account and the newest rows of each model, in
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.apps import apps
-from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db import connections, models
+from django.core.exceptions import FieldDoesNotExist
+from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from payments_integration.dates import day_of
 from payments_integration.enums import PAID_PAYMENT_STATUSES
-from payments_integration.models import Payment, Refund, rest_after
+from payments_integration.models import Payment
 from payments_integration.payable.models import Payable
-from payments_integration.payable.queries import CHUNK, REFUND_FIELDS, is_deposit, with_references
+from payments_integration.payable.queries import (
+    COMPARED_FIELDS,
+    chunks,
+    conditions,
+    is_deposit,
+    with_money_left,
+    with_references,
+)
 
 #: How many of the newest payments, and of the newest rows of each model, are compared.
 LIMIT = 1_000
 #: The time that a handler has to mark the order as paid. It covers the retries of a failing handler.
 GRACE = timedelta(minutes=15)
-
-#: The columns that a comparison reads.
-PAYMENT_FIELDS = (
-    "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
-    "flow", "method_family", "created_at", "succeeded_at",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, Or
     before = timezone.now() - GRACE
     payments = [
         payment
-        for payment in newest.only(*PAYMENT_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
+        for payment in newest.only(*COMPARED_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
         if payment.merchant_reference and (payment.succeeded_at or payment.created_at) <= before
     ]
     found: list[tuple[Payment, OrderRow]] = []
@@ -100,7 +101,7 @@ def paid_without_payment(model: type[Payable], account: str, since: datetime) ->
     rows = [row for row in _newest(model, account, since) if row.is_paid and row.reference]
     of_account = None if model.payments_account is None and not model.payments_account_field else account
     arrived: set[str] = set()
-    for chunk in _chunks(sorted({row.reference for row in rows})):
+    for chunk in chunks(sorted({row.reference for row in rows})):
         found = with_references(of_account, chunk, deposits=model.payments_include_deposits)
         references = found.filter(amount_received__gt=0).values_list("merchant_reference", flat=True)
         arrived.update(str(reference) for reference in references.distinct())
@@ -111,25 +112,6 @@ def _rows_of(model: type[Payable], account: str, references: list[str]) -> Itera
     """Yield the rows with one of the references, byte for byte, because the merchant's column may compare loosely."""
     for wanted, asked in conditions(model, references):
         yield from (row for row in _read(model, account, asked) if row.reference in wanted)
-
-
-def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[set[str], Q]]:
-    """Yield up to ``CHUNK`` references with a condition that finds at least the model's rows with them."""
-    field: Any = model._meta.get_field(model.merchant_reference_field)
-    values = {}
-    for reference in references:
-        with suppress(ValidationError):
-            values[reference] = field.to_python(reference)
-    if isinstance(field, models.IntegerField):
-        # Leave out numbers that no row can have, because a database may refuse them.
-        low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
-        values = {
-            reference: value
-            for reference, value in values.items()
-            if (low is None or value >= low) and (high is None or value <= high)
-        }
-    for chunk in _chunks(sorted(values)):
-        yield set(chunk), Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
 
 
 def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[OrderRow]:
@@ -158,28 +140,3 @@ def _read(
     rows = rows.order_by(*order_by)[:LIMIT] if order_by else rows.order_by()
     for pk, reference, is_paid in rows.values_list("pk", model.merchant_reference_field, paid):
         yield OrderRow(model, pk, "" if reference is None else str(reference), bool(is_paid))
-
-
-def with_money_left(payments: list[Payment]) -> set[str]:
-    """Return the keys of payments that still hold money after the refunds in progress: see ``Totals.paid``."""
-    refunds: dict[str, list[Refund]] = defaultdict(list)
-    for chunk in _chunks(sorted({payment.pk for payment in payments})):
-        for refund in Refund.objects.filter(payment__in=chunk).only(*REFUND_FIELDS):
-            refunds[str(refund.payment_id)].append(refund)
-    return {
-        payment.pk
-        for payment in payments
-        if rest_after(
-            payment,
-            [
-                refund
-                for refund in refunds[payment.pk]
-                if (refund.account, refund.currency) == (payment.account, payment.currency)
-            ],
-        )
-        > 0
-    }
-
-
-def _chunks(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))

@@ -12,8 +12,9 @@ from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
 from example_project.shop.models import Order as ShopOrder
+from payments_integration.contrib.backoffice import comparison
 from payments_integration.models import Payment
-from payments_integration.payable import Payable, comparison
+from payments_integration.payable import Payable, queries
 from tests.factories import rows
 from tests.unit.payable.payables import Customer, Invoice, Order
 
@@ -197,7 +198,7 @@ def test_a_model_without_the_option_costs_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_many_rows_take_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "LIMIT", 4)
-    monkeypatch.setattr(comparison, "CHUNK", 2)
+    monkeypatch.setattr(queries, "CHUNK", 2)
     for number in range(9):
         Order.objects.create(number=f"A-{number}")
         paid(f"A-{number}")
