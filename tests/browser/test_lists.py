@@ -210,6 +210,7 @@ def test_no_status_and_no_heading_is_cut_off_on_a_laptop(visit: Visit, person: P
         rows.payment(status=status)
     visitor = visit(person("ana", "view_payment"), language=language, width=1366)
     visitor.open(address("payment", "changelist"))
+    visitor.find("#toggle-nav-sidebar").click()
     assert visitor.find("#result_list .pi-status").count() == 4
     cut_off = """all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"""
     assert visitor.find("#result_list :is(.pi-status, thead .text a, thead .text span)").evaluate_all(cut_off) == []
