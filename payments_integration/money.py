@@ -147,6 +147,11 @@ def format_amount(amount: int, currency: str, locale: str | None = None) -> str:
     return _with_separators(to_major(amount, currency), _decimals(amount, currency), locale)
 
 
+def format_count(number: int) -> str:
+    """Write a number that is no amount with the same separators, as it often stands beside one: ``1,234``."""
+    return _with_separators(Decimal(number), 0, None)
+
+
 def format_for_payer(amount: int, currency: str, country: str) -> str:
     """Write minor units for payers, as their country does in every language: ``$14.990`` (CL), ``S/ 58.90`` (PE).
 

@@ -14,6 +14,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data, sample_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.test_refund import CONFIRM, MAY, digits
+from tests.factories import rows
 
 EXPORT = f"form[action='{address('payment', 'export')}'] button"
 
@@ -201,3 +202,15 @@ def test_a_key_leads_to_the_search_from_any_page(visit: Visit, person: Person, p
         visitor.page.keyboard.press("Enter")
     assert {"Payer", "Method"} <= {text.capitalize() for text in visitor.find("#content th").all_inner_texts()}
     assert digits(visitor.find("#content td a").first.inner_text()) == "10000"
+
+
+@pytest.mark.parametrize("language", ["en", "es", "pt-BR"])
+def test_no_status_and_no_heading_is_cut_off_on_a_laptop(visit: Visit, person: Person, language: str) -> None:
+    for status in ("succeeded", "requires_action", "partially_paid", "chargeback"):
+        rows.payment(status=status)
+    visitor = visit(person("ana", "view_payment"), language=language, width=1366)
+    visitor.open(address("payment", "changelist"))
+    visitor.find("#toggle-nav-sidebar").click()
+    assert visitor.find("#result_list .pi-status").count() == 4
+    cut_off = """all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"""
+    assert visitor.find("#result_list :is(.pi-status, thead .text a, thead .text span)").evaluate_all(cut_off) == []

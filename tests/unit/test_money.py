@@ -18,6 +18,7 @@ from payments_integration.money import (
     example_for,
     exponent,
     format_amount,
+    format_count,
     format_for_payer,
     format_money,
     parse_amount,
@@ -159,6 +160,12 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
 def test_staff_read_the_code_and_their_own_separators(amount: int, currency: str, locale: str, text: str) -> None:
     assert format_money(amount, currency, locale) == text.replace(" ", "\xa0")
     assert format_amount(amount, currency, locale) == text.partition(" ")[2]
+
+
+@pytest.mark.parametrize(("language", "text"), [("en", "1,891"), ("es", "1.891"), ("pt-br", "1.891")])
+def test_a_number_beside_an_amount_has_the_same_separators(language: str, text: str) -> None:
+    with translation.override(language):
+        assert format_count(1891) == text == format_amount(1891, "CLP")
 
 
 def test_money_is_formatted_in_the_active_language_by_default() -> None:

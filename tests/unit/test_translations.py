@@ -18,9 +18,15 @@ OTHER_WORDS = {
         r"\bimportes?\b": "monto",
         r"\bdevolución": "reembolso",
         r"\bcomerciante": "comercio",
+        r"\bdestinatario": "beneficiario",
         r"\bvos\b|\btú\b": "usted",
     },
-    "pt_BR": {r"\bcomerciante": "lojista", r"\brequer(em)? atenção": "precisa de atenção"},
+    "pt_BR": {
+        r"\bcomerciante": "lojista",
+        r"\brequer(em)? atenção": "precisa de atenção",
+        r"\brepass": "pagamento a terceiro",
+        r"\b(a|uma) transferência( de \{| foi| falhou|$)": "pagamento a terceiro",
+    },
 }
 CATALOGUES = pytest.mark.parametrize(
     ("language", "domain"),

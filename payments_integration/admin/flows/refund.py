@@ -31,7 +31,7 @@ from payments_integration.admin.flows.forms import (
     example,
     known_banks,
 )
-from payments_integration.admin.shared import display, people, twins
+from payments_integration.admin.shared import display, masking, people, twins
 from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
@@ -117,8 +117,8 @@ class RefundPage(ConfirmationPage):
         rest = refundable_rest(self.payment)
         amount = (self._excess(rest) if EXCESS in self.request.GET else 0) or rest
         initial = {"amount": format_amount(amount, self.payment.currency) if amount > 0 else ""}
-        # Suggest the payer as the holder of the bank account, if the user may see personal data.
-        if not self.by_card and self.admin.sees_personal(self.request):
+        # Suggest the payer as the holder of the bank account, if the user may see who paid.
+        if not self.by_card and self._sees_payer():
             payer = _dict(self.payment.payer)
             document = _dict(payer.get("document"))
             initial["holder_name"] = payer.get("name") or ""
@@ -246,7 +246,13 @@ class RefundPage(ConfirmationPage):
 
     def _payer(self) -> str:
         """Return the payer's name: masked if the user may not see it, or "" if it is not known."""
-        return people.name(Page(self.admin.admin_site, self.request), self.payment, "payer")
+        name = people.name(Page(self.admin.admin_site, self.request), self.payment, "payer")
+        return name if self._sees_payer() else name and masking.MASK
+
+    def _sees_payer(self) -> bool:
+        """Return True if the user may see the payment and personal data. A refund needs neither."""
+        may_view = self.admin.has_view_permission(self.request, self.payment)
+        return may_view and self.admin.sees_personal(self.request)
 
     def _banks(self) -> list[Known]:
         if not self.admin.sees_personal(self.request) or not may_view(self.admin.admin_site, self.request, Payout):

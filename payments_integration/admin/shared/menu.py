@@ -63,6 +63,7 @@ def menu(context: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "entries": [pair for pair in shown if pair[0].place != Place.TECHNICAL],
         "technical": [pair for pair in shown if pair[0].place == Place.TECHNICAL],
+        "is_technical": current is not None and current.place == Place.TECHNICAL,
         # The search page has its own field.
         "search_url": "" if is_search else next(filter(None, (found.search_url(request) for found in ours)), ""),
     }

@@ -20,6 +20,7 @@ from django.conf import ENVIRONMENT_VARIABLE, settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 from django.db import models
+from django.db.migrations.loader import MigrationLoader
 from django.urls import NoReverseMatch, get_resolver, reverse
 
 from payments_integration import conf, handlers, site_urls
@@ -110,13 +111,21 @@ class Command(PaymentsCommand):
             self.stderr.write(self.style.ERROR(f"Not complete yet. {how}"))
             raise SystemExit(1)
         self.stdout.write(self.style.SUCCESS("All is there now." if gaps else "All is there; nothing was changed."))
+        first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration())
         self.stdout.write(
-            "Next: python manage.py migrate, then in two terminals\n"
+            f"Next: {first}python manage.py migrate, then in two terminals\n"
             "  python manage.py runserver\n"
             f"  python manage.py payments_sandbox --webhook-url {_webhook_url()}"
         )
         if order is not None:
             self.stdout.write(f"Test the way of an order: python manage.py test {_app_of(order).name}")
+
+
+def _without_migration() -> list[str]:
+    """Return the apps with a Payable and an empty folder of migrations: ``migrate`` alone would make no table."""
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    labels = {model._meta.app_label for model in apps.get_models() if issubclass(model, Payable)}
+    return sorted(label for label in labels & loader.migrated_apps if not loader.graph.leaf_nodes(label))
 
 
 def _written(gap: Gap) -> str:

@@ -47,7 +47,7 @@ def choose(browser: Client, language: str, page: str = "/") -> None:
     ("language", "words"),
     [
         ("en", ("Products", "Pay with", "You pay from", "Peru (USD)", "2 for $11.980")),
-        ("es", ("Productos", "Medio de pago", "Paga desde", "Perú (USD)", "2 por $11.980")),
+        ("es", ("Productos", "Medio de pago", "Usted paga desde", "Perú (USD)", "2 por $11.980")),
         ("pt-br", ("Produtos", "Forma de pagamento", "Você paga de", "Peru (USD)", "2 por $11.980")),
     ],
 )

@@ -342,6 +342,16 @@ def test_the_handler_goes_into_the_app_of_the_order(project: Project, registry: 
         assert "If ShopOrder inherits from Payable, this finds it" in text
 
 
+def test_an_order_without_a_table_gets_its_migration_first(project: Project, registry: None) -> None:
+    app_with(project, "quicksales", "Order", payable=True)
+    project.write("quicksales/migrations/__init__.py", "")
+    assert "Next: python manage.py makemigrations quicksales, python manage.py migrate, " in project.run("--write")[1]
+    project.write("quicksales/migrations/0001_initial.py", "from django.db.migrations import Migration\n")
+    sys.modules.pop("quicksales.migrations", None)
+    importlib.invalidate_caches()
+    assert "Next: python manage.py migrate, " in project.run("--write")[1]
+
+
 def test_the_model_can_be_named(project: Project, registry: None) -> None:
     app_with(project, "quicksales", "Order", "Basket")
     code, shown = project.run("--write", "--model", "quicksales.Basket")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.db.models import IntegerField, Q, QuerySet, Subquery
 from django.http import HttpRequest
-from django.utils.formats import number_format
 from django.utils.text import capfirst
-from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from payments_integration.admin.lists.filters import SEPARATOR, KnownValues
 from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import PERIODS, Days
 from payments_integration.db.statements import values_of
+from payments_integration.money import format_count
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -78,7 +78,7 @@ def in_status(label: StrOrPromise, statuses: Collection[str]) -> Tab:
 
 def with_all(tabs: Collection[Tab]) -> list[Tab]:
     """Return the tabs after a tab for all rows."""
-    return [Tab(_("All"), {}, lambda rows: rows), *tabs] if tabs else []
+    return [Tab(pgettext("rows", "All"), {}, lambda rows: rows), *tabs] if tabs else []
 
 
 def counts(request: HttpRequest, changelist: ChangeList, tabs: Collection[Tab]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _column(number: int) -> str:
 
 
 def _shown(count: int) -> str:
-    return f"{_number(MOST)}+" if count > MOST else _number(count)
+    return f"{format_count(MOST)}+" if count > MOST else format_count(count)
 
 
 def chips(changelist: ChangeList, tabs: Collection[TabLink]) -> Iterator[Chip]:
@@ -177,7 +177,3 @@ def _countable(request: HttpRequest, changelist: ChangeList, without: Collection
         filtered = spec.queryset(request, rows)
         rows = rows if filtered is None else filtered
     return rows.filter(getattr(request, "pi_found", Q()))
-
-
-def _number(count: int) -> str:
-    return number_format(count, force_grouping=True)

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration.admin import flows
@@ -109,10 +109,12 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 @instead(Payment)
 class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
     tabs = (
-        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
+        chosen.in_status(pgettext_lazy("payments", "Paid"), PAID_PAYMENT_STATUSES),
         chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
         chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
-        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
+        chosen.Tab(
+            pgettext_lazy("payments", "Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False
+        ),
         chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
     )
     list_filter = (*with_days(PaymentSectionsAdmin.list_filter), success_days(), StatusSince)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.formats import number_format
 from django.utils.text import capfirst
 
 from payments_integration.admin.lists.filters import KnownValues
@@ -19,6 +18,7 @@ from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import Days
 from payments_integration.contrib.finance.sums import sums_by
 from payments_integration.models import Mirror
+from payments_integration.money import format_count
 
 #: The query parameter that asks for all rows. It is no filter: links to other pages and exports leave it out.
 ADD_UP = "add_up"
@@ -51,14 +51,10 @@ def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, e
     if not everything and sum(count for _currency, count, _sums in found) > MAX_ROWS:
         return Totals(headings, [])
     lines = [
-        (display.text(currency), _count(count), [display.money(amount, currency) for amount in sums])
+        (display.text(currency), format_count(count), [display.money(amount, currency) for amount in sums])
         for currency, count, sums in sorted(found)
     ]
     return Totals(headings, lines)
-
-
-def _count(number: int) -> str:
-    return number_format(number, force_grouping=True)
 
 
 def _is_found_by_one_index(specs: Iterable[Any]) -> bool:

@@ -13,7 +13,7 @@ from payments_integration import services
 from payments_integration.models import Payment
 from payments_integration.outbox.operations.refunds import WithinRest
 from tests.factories import rows
-from tests.unit.admin.conftest import url
+from tests.unit.admin.conftest import page, url
 from tests.unit.admin.flows.test_refund import BANK, Service, hidden, initial, submit
 
 pytestmark = pytest.mark.any_database
@@ -115,13 +115,18 @@ def test_a_failed_refresh_stops_the_refund(boss: Client, service: Service) -> No
     assert service.calls == []
 
 
-def test_the_payer_is_prefilled_with_the_permission_to_see_personal_data(staff: Callable[..., Client]) -> None:
+def test_the_payer_is_prefilled_for_users_who_may_see_who_paid(staff: Callable[..., Client]) -> None:
     payer = {"name": "Ana Pérez", "document": {"type": "RUT", "number": "12345678-5"}}
     row = rows.payment(method_family="cash", country="CL", payer=payer)
-    form = initial(staff("refund_payment", "view_personal_data"), row)
-    assert (form["holder_name"], form["document_type"], form["document_number"]) == ("Ana Pérez", "RUT", "12345678-5")
-    form = initial(staff("refund_payment", "view_payment"), row)
-    assert (form["holder_name"], form["document_type"], form["document_number"]) == ("", "", "")
+    for rights, filled in (
+        (("view_payment", "view_personal_data"), ("Ana Pérez", "RUT", "12345678-5")),
+        (("view_payment",), ("", "", "")),
+        (("view_personal_data",), ("", "", "")),
+    ):
+        client = staff("refund_payment", *rights)
+        form = initial(client, row)
+        assert (form["holder_name"], form["document_type"], form["document_number"]) == filled, rights
+        assert ("Pérez" in page(client, url("payment", "refund", row.pk))) is bool(filled[0]), rights
 
 
 @pytest.mark.parametrize(("family", "said"), [("cash", True), ("card", False)])

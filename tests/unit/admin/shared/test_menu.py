@@ -45,6 +45,12 @@ def test_the_menu_says_where_the_reader_is(boss: Client, where: str, current: st
     assert [label for label in menu(page(boss, where)) if label.endswith("*")] == ([current] if current else [])
 
 
+def test_the_folded_technical_pages_say_where_the_reader_is(boss: Client) -> None:
+    current = '<summary aria-current="true">Technical</summary>'
+    assert current in page(boss, url("event", "changelist"))
+    assert current not in page(boss, url("payment", "changelist"))
+
+
 def test_a_row_belongs_to_its_list(boss: Client) -> None:
     assert "Refunds*" in menu(page(boss, url("refund", "change", rows.refund().pk)))
 

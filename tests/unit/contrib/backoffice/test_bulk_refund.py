@@ -68,7 +68,7 @@ def outcomes(response: Any) -> list[tuple[str, str]]:
 
 
 def test_the_summary_shows_which_payments_are_included(boss: Client, service: Service) -> None:
-    full = rows.payment(amount_received=1050)
+    full = rows.payment(amount_received=1050, method_code="cl_webpay_card")
     part = rows.payment(amount_received=1000, refunded_amount=250)
     pesos = rows.payment(currency="CLP", amount_received=1_000_000)
     rows.refund(payment=part, amount=50, status="processing")
@@ -81,6 +81,7 @@ def test_the_summary_shows_which_payments_are_included(boss: Client, service: Se
     assert "USD\xa018.00" in html
     assert "CLP\xa01,000,000" in html
     assert "Refund 3 payments" in html
+    assert "<td>Webpay card</td>" in html.replace('<td data-label="Method">', "<td>")
     assert "Nothing has been sent yet." in html
     left_out = html.split("Not included</h2>")[1]
     for row, words in ((cash, "Not paid by card"), (gone, "Nothing is left"), (taken, "not succeeded")):

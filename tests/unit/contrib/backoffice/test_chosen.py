@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration.contrib.backoffice.admin import chosen
@@ -107,6 +108,15 @@ def test_a_chip_removes_its_filter_and_no_other(boss: Client) -> None:
     assert found.plain_url == "?"
     assert [chip.label for chip in changes(boss, "?days=today").chips] == ["Day: Today"]
     assert changes(boss, "?status=&country=").chips == []
+
+
+@pytest.mark.parametrize("model", ["receiptmail", "statuschange", "webhookendpoint"])
+def test_a_list_without_tabs_has_chips_too(boss: Client, model: str) -> None:
+    app = "payments_receipts" if model == "receiptmail" else "payments_integration"
+    where = reverse(f"admin:{app}_{model}_changelist")
+    name = "status" if model == "webhookendpoint" else "state"
+    assert [chip.names for chip in boss.get(f"{where}?{name}=x").context["cl"].chips] == [(name,)]
+    assert 'class="pi-chips"' in page(boss, f"{where}?{name}=x")
 
 
 def test_a_chip_shows_nothing_that_is_not_text(boss: Client) -> None:

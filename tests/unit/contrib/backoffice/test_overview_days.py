@@ -11,6 +11,7 @@ import pytest
 import time_machine
 from django.core.cache import cache
 from django.test import Client
+from django.utils import translation
 
 from payments_integration.contrib.finance.models import MovementKind
 from tests.factories import rows
@@ -93,6 +94,15 @@ def test_weeks_before_the_first_money_do_not_count(boss: Client) -> None:
     html = page(boss, DASHBOARD)
     assert figures(html, "today")["USD", "Received"].startswith("0.00 usual 100.00")
     assert "the average of the same weekday in the last 2 weeks" in html
+
+
+def test_a_change_is_written_as_the_amount_beside_it(boss: Client) -> None:
+    on(7, 9, 100_00)
+    on(0, 9, 2_000_00)
+    with translation.override("es"):
+        html = page(boss, DASHBOARD)
+    assert "2.000,00" in html
+    assert "(+1.900\xa0%)" in html
 
 
 def test_in_the_first_week_nothing_is_usual(boss: Client) -> None:

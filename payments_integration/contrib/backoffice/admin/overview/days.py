@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _, ngettext
 
 from payments_integration.admin.shared import display
@@ -22,7 +21,7 @@ from payments_integration.contrib.backoffice.admin.overview.kinds import CHARGED
 from payments_integration.contrib.backoffice.admin.overview.statistics import WEEKS, Statistics
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.dates import day_of, in_words, on_site
-from payments_integration.money import format_amount
+from payments_integration.money import format_amount, format_count
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -149,4 +148,4 @@ class DayTables:
 def _change(amount: int, usual: int) -> str:
     percent = round(100 * (amount - usual) / abs(usual))
     sign = "\N{MINUS SIGN}" if percent < 0 else "+" if percent else ""
-    return f"{sign}{number_format(abs(percent), use_l10n=True, force_grouping=True)}\N{NO-BREAK SPACE}%"
+    return f"{sign}{format_count(abs(percent))}\N{NO-BREAK SPACE}%"

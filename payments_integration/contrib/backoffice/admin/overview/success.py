@@ -13,6 +13,7 @@ from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.backoffice.admin.overview.statistics import Group
 from payments_integration.enums import ENDED_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES, Country
+from payments_integration.money import format_count
 
 #: A charged back payment had succeeded before.
 _SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
@@ -44,8 +45,8 @@ def success_chart(payments: Iterable[Group]) -> Chart | None:
                     _("%(rate)s %% (%(succeeded)s of %(ended)s)")
                     % {
                         "rate": number_format(Decimal(rate) / 10, 1),
-                        "succeeded": number_format(succeeded[method], use_l10n=True),
-                        "ended": number_format(ended[method], use_l10n=True),
+                        "succeeded": format_count(succeeded[method]),
+                        "ended": format_count(ended[method]),
                     }
                     for method, rate in zip(methods, rates, strict=True)
                 ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext
 
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import refunds
@@ -164,13 +164,13 @@ def _people(page: Page, obj: Refund) -> Section:
     if operation is None:
         return Table(title, (), [], "", _("It was not asked for through this site."))
     facts: list[Fact] = [
-        (_("Asked by"), display.actor(operation.actor)),
+        (pgettext("refund", "Asked by"), display.actor(operation.actor)),
         (_("Asked at"), display.moment(operation.created_at)),
         (_("Operation"), display.admin_link(page.site, Operation, operation.pk)),
     ]
     if operation.approved_by:
         facts[2:2] = [
-            (_("Approved by"), display.actor(operation.approved_by)),
+            (pgettext("refund", "Approved by"), display.actor(operation.approved_by)),
             (_("Approved at"), display.moment(operation.approved_at)),
         ]
     return Facts(title, facts)
