@@ -27,7 +27,6 @@ from payments_integration.admin.flows.refund import REFUNDED_JUST_NOW, ReasonFor
 from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import explain, validation_messages
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, PaymentStatus
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
 from payments_integration.models import Operation, Payment, Refund, refundable_rest
@@ -125,7 +124,7 @@ class BulkRefundPage(SendingPage):
                 (
                     self._link(part.payment),
                     display.text(part.payment.merchant_reference),
-                    method_name(part.payment.method_code),
+                    display.method_name(part.payment.method_code),
                     display.money(part.amount, part.payment.currency),
                 )
                 for part in included
