@@ -221,6 +221,22 @@ def test_attention_is_called_if_the_first_pass_comes_long_after_the_first_contac
     assert "gap_too_long" in {reason for reason, _ in finished[0].attentions}
 
 
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("database_only", [False, True])
+@pytest.mark.parametrize("task", ["process_events", "reconcile_events", "resume_operations"])
+def test_a_refused_commit_is_repeated_and_reaches_nobody(
+    monkeypatch: pytest.MonkeyPatch, task: str, database_only: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for nth in (0, 3, 6):
+        begun = schedule(database_only=database_only)
+        begun.busy_cluster(0, [nth, nth + 1], task)
+        begun.teardown()
+        assert finished.pop().counts["certify conflict"] >= 1
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

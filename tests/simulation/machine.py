@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
+from django.contrib.auth.models import User
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -27,6 +28,7 @@ from tests.simulation.faults import ALL, ENDED, FAMILIES, KINDS, REFUSALS, REQUE
 from tests.simulation.limits import LIMITS, PARTS
 from tests.simulation.merchant import (
     AMOUNTS,
+    BOSS,
     DESTINATION,
     PAYMENT_METHODS,
     PAYS,
@@ -159,6 +161,7 @@ class Schedule(RuleBasedStateMachine):
     ) -> None:
         """``is_new``: the provider has had objects for weeks when the app is installed."""
         empty()
+        User.objects.create(username=BOSS, is_superuser=True, is_staff=True)
         if not is_new:
             known = {"first_contact_at": START, "first_synced_at": START}
             AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
@@ -684,6 +687,29 @@ class Schedule(RuleBasedStateMachine):
         world = self._step("the merchant's code makes mistakes")
         world.plan.add([Fault(point, kind, nth) for (point, kind), nth in mistakes])
         draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", "process_events")
+
+    @rule(
+        index=INDEX,
+        nths=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+        task=st.sampled_from(("process_events", "process_events", "reconcile_events", "resume_operations")),
+    )
+    def busy_cluster(self, index: int, nths: list[int], task: str) -> None:
+        """Another node is faster: COMMITs are refused while events are stored, applied and dispatched, and a call is
+        recorded and answered. No caller hears of it, and no item counts an attempt.
+        """
+        for _ in range(2):
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
+        world = self._step("another node is faster")
+        conflicts = [Fault("certify", "conflict", nth) for nth in nths]
+        world.plan.add(conflicts)
+        if task == "reconcile_events":
+            self._give_up_deliveries()
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", task)
+        self._step("another node is faster again")
+        world.plan.add(conflicts)
+        self._ask(payout_intent(self._mark, 1000, None), index, index % 2 == 1, [])
         world.task("worker-1", "process_events")
 
     @rule(

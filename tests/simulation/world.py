@@ -170,7 +170,9 @@ class World:
         self._digest.update(f"{actor.name} {point} {kind}\n".encode())
         if kind == GO:
             return GO
-        actor.met.add("wait" if kind == WAIT else point)
+        if kind != "conflict":
+            # What meets a conflict is repeated: it has no excuse to leave anything undone.
+            actor.met.add("wait" if kind == WAIT else point)
         self.counts[f"{point} {kind}"] += 1
         self.counts["faults of a POST"] += method == "POST"
         self.note(f"{kind.upper()} at {point}")
