@@ -13,11 +13,12 @@ import pytest
 from django.db.models import F
 
 from payments_integration.models import Event, EventState
+from tests.factories.receivers.models import ReceiverCall
 from tests.simulation import running
 from tests.simulation.clock import START
 from tests.simulation.faults import ENDED, FAMILIES, KINDS
 from tests.simulation.limits import LIMITS
-from tests.simulation.machine import Schedule
+from tests.simulation.machine import BUTTONS, Schedule
 from tests.simulation.merchant import PAYS
 from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
@@ -235,6 +236,40 @@ def test_a_refused_commit_is_repeated_and_reaches_nobody(
         begun.busy_cluster(0, [nth, nth + 1], task)
         begun.teardown()
         assert finished.pop().counts["certify conflict"] >= 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("loss", [Fault("answer", "lost", method="POST"), Fault("send", "refuse", method="POST")])
+def test_buttons_pressed_while_a_worker_has_the_call_in_hand_move_no_money_twice(
+    monkeypatch: pytest.MonkeyPatch, loss: Fault
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for outlasts, is_slow in ((False, False), (False, True), (True, True)):
+        for button in BUTTONS[:4]:
+            begun = schedule()
+            pause = Fault("begin" if is_slow else "send", "wait", method="" if is_slow else "POST")
+            begun.press_while_held(loss, pause, [button, button], outlasts, is_slow, False)
+            begun.teardown()
+            assert len(finished.pop().intents) == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_replayed_event_is_dispatched_once_more_for_each_press_that_found_it_done(
+    monkeypatch: pytest.MonkeyPatch, presses: int
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.replay(0, presses, Fault("write", "wait"), "any")
+    begun.teardown()
+    [world] = finished
+    [replayed] = world.replays
+    assert world.watch.reopened[replayed] == presses
+    assert ReceiverCall.objects.filter(what__startswith=f"event:{replayed}:").count() == 1 + presses
 
 
 def test_a_fault_of_a_post_waits_for_one() -> None:

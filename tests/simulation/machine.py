@@ -19,6 +19,7 @@ from payments_integration.models import (
     Operation,
     OperationState,
     Payment,
+    StatusChange,
 )
 from payments_integration.sandbox import SandboxError
 from tests import factories
@@ -731,31 +732,113 @@ class Schedule(RuleBasedStateMachine):
     @rule(index=INDEX, buttons=st.lists(st.sampled_from(BUTTONS), min_size=2, max_size=3), look=LOOKS)
     def press_every_button(self, index: int, buttons: list[str], look: Fault) -> None:
         """People press the buttons of one operation; the first one is between looking and writing."""
-        world = self._step(f"people press {', '.join(buttons)}", [look])
+        self._step(f"people press {', '.join(buttons)}", [look])
         operations = list(Operation.objects.order_by("created_at", "pk"))
         if not operations:
             return
         operation = _pick(operations, index)
-        # The outcome of a request on its way is not known.
-        is_certain = not world.waiting and not world.network.stragglers
         for number, button in enumerate(buttons):
-            rest = ["Ana"]
-            if button == "mark_happened":
-                made = draining.executed_as(world, operation)
-                linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
-                known = made or linked.values_list("result_id", flat=True).first()
-                if not known:
-                    continue
-                rest = [known, "Ana", "seen in the dashboard"]
-            elif button == "mark_never_happened":
-                if not is_certain or draining.executed_as(world, operation):
-                    continue
-                rest = ["Ana", "not in the dashboard"]
-            if button in ("approve", "reject"):
-                press = partial(world.merchant.approve, operation, button == "reject")
-            else:
-                press = partial(world.merchant.press, button, operation, *rest)
-            world.start(_pick(WEBS, number), f"{button} {operation.pk}", press)
+            self._press(operation, button, _pick(WEBS, number))
+
+    def _press(self, operation: Operation, button: str, web: str) -> None:
+        """A person who knows what the provider's dashboard shows presses one of an operation's buttons."""
+        world, rest = self._world, ["Ana"]
+        if button == "mark_happened":
+            made = draining.executed_as(world, operation)
+            linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
+            known = made or linked.values_list("result_id", flat=True).first()
+            if not known:
+                return
+            rest = [known, "Ana", "seen in the dashboard"]
+        elif button == "mark_never_happened":
+            # The outcome of a request on its way is not known. What is due has none: who sends it claims it first.
+            is_due = Operation.objects.filter(pk=operation.pk, state=OperationState.DUE).exists()
+            is_certain = not world.network.stragglers and (is_due or not world.waiting)
+            if not is_certain or draining.executed_as(world, operation):
+                return
+            rest = ["Ana", "not in the dashboard"]
+        if button in ("approve", "reject"):
+            press = partial(world.merchant.approve, operation, button == "reject")
+        else:
+            press = partial(world.merchant.press, button, operation, *rest)
+        world.start(web, f"{button} {operation.pk}", press)
+
+    @rule(
+        loss=st.one_of(LOSSES, REFUSAL.map(lambda faults: faults[0])),
+        pause=PAUSES,
+        buttons=st.lists(st.sampled_from(BUTTONS), min_size=1, max_size=3),
+        outlasts=st.booleans(),
+        is_slow=st.booleans(),
+        refund=st.booleans(),
+    )
+    def press_while_held(
+        self, loss: Fault, pause: Fault, buttons: list[str], outlasts: bool, is_slow: bool, refund: bool
+    ) -> None:
+        """A worker has a call in hand that was refused or lost; people press its buttons, and press them again when
+        the claim has run out. Then the worker goes on, and last of all a person who stood still (``is_slow``).
+        """
+        world, paid = self._step("a call that a worker has to finish"), self._paid()
+        world.plan.clear()
+        if refund and paid:
+            intent = refund_intent(self._mark, paid[0].pk, 400, by_card=paid[0].method_family == "card")
+        else:
+            intent = payout_intent(self._mark, 1000, None)
+        world.plan.add([loss])
+        self._ask(intent, 0, False, [], in_transaction=True)
+        for operation in draining.of_intent(intent):
+            self.pass_time(65)
+            self._step(f"people press {', '.join(buttons)}")
+            world.plan.add([pause])
+            worker = world.task("worker-1", "resume_operations")
+            for press in range(1 + outlasts):
+                if press:
+                    self.pass_time(130)
+                if is_slow:
+                    world.plan.add([Fault("write", WAIT)])
+                for button in buttons:
+                    self._press(operation, button, WEBS[press])
+            if worker in world.waiting:
+                self.go_on(world.waiting.index(worker), False, [])
+
+    @rule(index=INDEX, kind=st.sampled_from(("payment", "payout")), pause=PAUSES)
+    def cancel_at_once(self, index: int, kind: str, pause: Fault) -> None:
+        """Two people cancel the same, one of them while the other one's request is on its way."""
+        ids = list(getattr(self._world.engine.default_project, f"{kind}s"))
+        if not ids:
+            return
+        self._world.plan.clear()
+        for number in range(2):
+            arguments = {kind: _pick(ids, index)}
+            intent = _positional(self._mark, f"cancel_{kind}", arguments)
+            self._ask(intent, number, False, [] if number else [pause])
+        if self._world.waiting:
+            self.go_on(len(self._world.waiting) - 1, False, [])
+
+    @rule(
+        index=INDEX,
+        presses=st.integers(1, 2),
+        pause=st.sampled_from((Fault("write", WAIT), Fault("written", WAIT), Fault("begin", WAIT, 3))),
+        which=st.sampled_from(("parked", "waiting", "any")),
+    )
+    def replay(self, index: int, presses: int, pause: Fault, which: str) -> None:
+        """People replay one event, or change, at any time: one of them stands still over it, and a worker comes by."""
+        if which == "waiting":
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
+            draining.deliver_due(self._world, all_of_them=True)
+        world = self._step("people replay")
+        waiting = (EventState.PENDING, EventState.HELD, EventState.APPLIED)
+        states = {"parked": (EventState.PARKED,), "waiting": waiting, "any": tuple(EventState)}[which]
+        items: list[Event | StatusChange] = [
+            *Event.objects.filter(account=ACCOUNT, state__in=states).order_by("created_at", "pk"),
+            *StatusChange.objects.filter(account=ACCOUNT, state__in=states, event=None).order_by("pk"),
+        ]
+        if not items or world.pays == "defer":
+            return  # such a handler pays without a key, and again for each call
+        item = _pick(items, index)
+        world.plan.add([pause])
+        for number in range(presses):
+            world.start(_pick(WEBS, number), f"replay {item.pk}", partial(world.merchant.replay, item))
+        world.task("worker-1", "process_events")
 
     @rule(index=INDEX, web=INDEX)
     def key_of_another_call(self, index: int, web: int) -> None:

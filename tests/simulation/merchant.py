@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import IntegrityError, connection, transaction
 
-from payments_integration import services
+from payments_integration import inbox, services
 from payments_integration.exceptions import (
     INTERRUPTIONS,
     ApprovalRequired,
@@ -56,6 +56,8 @@ class Endings(Protocol):
     #: The receivers fail for the first object that they see, until the end.
     is_stubborn: bool
     rejected: set[str]
+    #: Events and changes that people have replayed.
+    replays: set[str]
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
 
@@ -137,6 +139,11 @@ class Merchant:
             self._world.note(f"{operation}, {button} was refused: {type(error).__name__}: {error}")
             if not is_expected(error):
                 raise
+
+    def replay(self, item: Item) -> None:
+        """A person has an event or a change dispatched again."""
+        self._world.replays.add(str(item.pk))
+        inbox.replay(item)
 
     def call_otherwise(self, intent: Intent) -> None:
         """The key of an intent comes with another amount: it must not stand for both calls."""

@@ -462,6 +462,12 @@ MUTANTS = (
         "    verdict = None\n",
     ),
     _one(
+        "a person replays what is not dispatched yet",
+        "inbox/releasing.py",
+        "pk=item.pk, state__in=(EventState.PARKED, EventState.DONE)",
+        "pk=item.pk",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    statements.insert_many([due])\n",
