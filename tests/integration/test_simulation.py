@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from django.db.models import F
 
+from payments_integration.exceptions import KeyReplaced
 from payments_integration.models import Event, EventState
 from tests.factories.receivers.models import ReceiverCall
 from tests.simulation import running
 from tests.simulation.clock import START
 from tests.simulation.faults import ENDED, FAMILIES, KINDS
 from tests.simulation.limits import LIMITS
-from tests.simulation.machine import BUTTONS, Schedule
+from tests.simulation.machine import BUTTONS, TASKS, WEBS, WORKERS, Schedule
 from tests.simulation.merchant import PAYS
 from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
@@ -236,6 +237,30 @@ def test_a_refused_commit_is_repeated_and_reaches_nobody(
         begun.busy_cluster(0, [nth, nth + 1], task)
         begun.teardown()
         assert finished.pop().counts["certify conflict"] >= 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("which", [0, 1], ids=["test", "live"])
+def test_nothing_is_sent_or_written_with_the_key_of_another_project(
+    monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=2, has_projects=True)
+    begun.another_projects_key(which, (*WEBS, *WORKERS), 0, "call", [])
+    begun.happen("payments", 0, 7)
+    begun.deliver(4, [0, 0, 0, 0], "arrive", 0, [])
+    for task in TASKS:
+        begun.run_task(task, 0, [])
+    begun.right_key((WEBS[0], WORKERS[0]))
+    begun.ask_again(0, 0, [])
+    begun.teardown()
+    [world] = finished
+    assert "key_replaced" in {reason for reason, _ in world.attentions}
+    calls = [intent for intent in world.intents.values() if intent.function == "create_payout"]
+    assert {type(error) for intent in calls for error in intent.errors} == {KeyReplaced}
+    assert [bool(intent.returned) for intent in calls] == [True, False, False, False]
 
 
 @pytest.mark.usefixtures("scheduler")

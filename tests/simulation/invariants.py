@@ -228,6 +228,16 @@ def accounts_apart(world: World) -> Iterator[str]:
             yield f"{row.pk} of {row.account} is mirrored"
 
 
+def projects_apart(world: World) -> Iterator[str]:
+    """With a key of another project, nothing was written here or made there."""
+    for key, held in world.elsewhere_held.items():
+        if (now := world.held_by(key)) != held:
+            yield f"the project of {key} holds {now}, before: {held}"
+    for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.QUARANTINED):
+        if row.pk not in world.watch.emitted:
+            yield f"event {row} was never made by our project"
+
+
 def changes_form_chains(world: World) -> Iterator[str]:
     """Every change of status continues the one before it, was dispatched exactly once, and the last is the row's.
 
@@ -336,6 +346,7 @@ AT_THE_END: dict[str, Check] = {
     "the books add up": books_add_up,
     "what was acknowledged is there": events_complete,
     "accounts stay apart": accounts_apart,
+    "projects stay apart": projects_apart,
 }
 
 

@@ -21,6 +21,7 @@ from payments_integration.models import (
     Payment,
     StatusChange,
 )
+from payments_integration.projection import newest_objects
 from payments_integration.sandbox import SandboxError
 from tests import factories
 from tests.simulation import draining, invariants
@@ -42,7 +43,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
-from tests.simulation.world import ACCOUNT, LARGE, World
+from tests.simulation.world import ACCOUNT, API_KEY, COMPARED, LARGE, OTHER_KEYS, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -114,6 +115,10 @@ NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_siz
 LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
 #: Of an operation's page.
 BUTTONS = ("retry", "look_up", "mark_happened", "mark_never_happened", "approve", "reject")
+#: The processes that are deployed together.
+PLACES = st.sampled_from(
+    ((*WEBS, *WORKERS), (*WEBS, *WORKERS), WEBS, WORKERS, (WEBS[1], WORKERS[1]), (WEBS[0], WORKERS[0]))
+)
 LOSSES = st.sampled_from((Fault("answer", "lost", method="POST"), Fault("send", "drop", method="POST")))
 
 
@@ -130,7 +135,7 @@ class Schedule(RuleBasedStateMachine):
         super().__init__()
         self.world: World | None = None
         self.families: set[str] = set()
-        self.has_gaps = False
+        self.has_gaps = self.has_projects = False
         self.is_broken = False
 
     @initialize(
@@ -145,6 +150,7 @@ class Schedule(RuleBasedStateMachine):
         is_new=st.sampled_from((False, False, True)),
         is_stubborn=st.sampled_from((False, False, True)),
         is_observed=st.sampled_from((False, False, True)),
+        has_projects=st.sampled_from((True, True, False)),
     )
     def begin(
         self,
@@ -159,14 +165,17 @@ class Schedule(RuleBasedStateMachine):
         is_new: bool = False,
         is_stubborn: bool = False,
         is_observed: bool = False,
+        has_projects: bool = False,
     ) -> None:
-        """``is_new``: the provider has had objects for weeks when the app is installed."""
+        """``is_new``: the provider has had objects for weeks when the app is installed. ``has_projects``: somebody may
+        configure the key of another project.
+        """
         empty()
         User.objects.create(username=BOSS, is_superuser=True, is_staff=True)
         if not is_new:
             known = {"first_contact_at": START, "first_synced_at": START}
             AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
-        self.families, self.has_gaps = families, has_gaps
+        self.families, self.has_gaps, self.has_projects = families, has_gaps, has_projects
         window = window if mode == "celery" else 0
         self.world = World(
             self.scheduler,
@@ -880,6 +889,40 @@ class Schedule(RuleBasedStateMachine):
         world.task("worker-1", "process_events")
         self.pass_time(wait)
         world.task("worker-1", "process_events")
+
+    @rule(
+        which=INDEX,
+        where=PLACES,
+        seconds=st.sampled_from((0, 0, 6, 65)),
+        then=st.sampled_from(("call", "call", "resume_operations", "sync_balances", "")),
+        faults=FAULTS,
+    )
+    @precondition(lambda self: self.has_projects)
+    def another_projects_key(
+        self, which: int, where: tuple[str, ...], seconds: float, then: str, faults: list[Fault]
+    ) -> None:
+        """Some processes, or all, are deployed with the API key of another project, where passes have been."""
+        world = self._step("beat: reconcile_events")
+        world.task("worker-1", "reconcile_events")
+        known = AccountState.objects.filter(account=ACCOUNT).exclude(has_test_key=None).exists()
+        if not known or len(newest_objects(ACCOUNT)) < COMPARED:
+            return
+        self._step(f"{', '.join(where)} get the key of another project")
+        world.deploy(_pick(OTHER_KEYS, which), where)
+        if seconds:
+            self.pass_time(seconds)
+        for name in where:
+            if then == "call":
+                self._ask(payout_intent(self._mark, 1000, None), WEBS.index(name) if name in WEBS else 0, True, faults)
+            elif then:
+                world.task(name, then)
+
+    @rule(where=PLACES)
+    @precondition(lambda self: self.world is not None and self.world.has_another_key)
+    def right_key(self, where: tuple[str, ...]) -> None:
+        """The key is put back."""
+        world = self._step(f"{', '.join(where)} get the right key back")
+        world.deploy(API_KEY, where)
 
     @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
     def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:

@@ -468,6 +468,12 @@ MUTANTS = (
         "pk=item.pk",
     ),
     _one(
+        "a key of another project is not refused",
+        "sync.py",
+        "    if not projection.waiting_accounts(account):\n        return\n",
+        "    if account:\n        return\n",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    statements.insert_many([due])\n",
