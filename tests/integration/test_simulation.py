@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from django.db.models import F
 
+from payments_integration.exceptions import KeyReplaced
 from payments_integration.models import Event, EventState
+from tests.factories.receivers.models import ReceiverCall
 from tests.simulation import running
 from tests.simulation.clock import START
 from tests.simulation.faults import ENDED, FAMILIES, KINDS
 from tests.simulation.limits import LIMITS
-from tests.simulation.machine import Schedule
+from tests.simulation.machine import BUTTONS, TASKS, WEBS, WORKERS, Schedule
 from tests.simulation.merchant import PAYS
 from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
@@ -219,6 +221,80 @@ def test_attention_is_called_if_the_first_pass_comes_long_after_the_first_contac
     begun.long_gap(31, [("payments", 0, 7), ("payments", 0, 8)], True, "reconcile_events", [])
     begun.teardown()
     assert "gap_too_long" in {reason for reason, _ in finished[0].attentions}
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("database_only", [False, True])
+@pytest.mark.parametrize("task", ["process_events", "reconcile_events", "resume_operations"])
+def test_a_refused_commit_is_repeated_and_reaches_nobody(
+    monkeypatch: pytest.MonkeyPatch, task: str, database_only: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for nth in (0, 3, 6):
+        begun = schedule(database_only=database_only)
+        begun.busy_cluster(0, [nth, nth + 1], task)
+        begun.teardown()
+        assert finished.pop().counts["certify conflict"] >= 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("which", [0, 1], ids=["test", "live"])
+def test_nothing_is_sent_or_written_with_the_key_of_another_project(
+    monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=2, has_projects=True)
+    begun.another_projects_key(which, (*WEBS, *WORKERS), 0, "call", [])
+    begun.happen("payments", 0, 7)
+    begun.deliver(4, [0, 0, 0, 0], "arrive", 0, [])
+    for task in TASKS:
+        begun.run_task(task, 0, [])
+    begun.right_key((WEBS[0], WORKERS[0]))
+    begun.ask_again(0, 0, [])
+    begun.teardown()
+    [world] = finished
+    assert "key_replaced" in {reason for reason, _ in world.attentions}
+    calls = [intent for intent in world.intents.values() if intent.function == "create_payout"]
+    assert {type(error) for intent in calls for error in intent.errors} == {KeyReplaced}
+    assert [bool(intent.returned) for intent in calls] == [True, False, False, False]
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("loss", [Fault("answer", "lost", method="POST"), Fault("send", "refuse", method="POST")])
+def test_buttons_pressed_while_a_worker_has_the_call_in_hand_move_no_money_twice(
+    monkeypatch: pytest.MonkeyPatch, loss: Fault
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for outlasts, is_slow in ((False, False), (False, True), (True, True)):
+        for button in BUTTONS[:4]:
+            begun = schedule()
+            pause = Fault("begin" if is_slow else "send", "wait", method="" if is_slow else "POST")
+            begun.press_while_held(loss, pause, [button, button], outlasts, is_slow, False)
+            begun.teardown()
+            assert len(finished.pop().intents) == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_replayed_event_is_dispatched_once_more_for_each_press_that_found_it_done(
+    monkeypatch: pytest.MonkeyPatch, presses: int
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.replay(0, presses, Fault("write", "wait"), "any")
+    begun.teardown()
+    [world] = finished
+    [replayed] = world.replays
+    assert world.watch.reopened[replayed] == presses
+    assert ReceiverCall.objects.filter(what__startswith=f"event:{replayed}:").count() == 1 + presses
 
 
 def test_a_fault_of_a_post_waits_for_one() -> None:

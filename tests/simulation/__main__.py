@@ -43,6 +43,7 @@ OTHERS = (
     "clock jumps",
     "long gap",
     "clock set wrong",
+    "key of another project",
 )
 
 #: How long the schedules in hand may go on after a stop.

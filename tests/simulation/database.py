@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from django.db import OperationalError, connection
 
-from tests.simulation.scheduler import Killed
+from tests.simulation.scheduler import GO, Killed
 
 _WRITE = re.compile(r'\s*(?:INSERT(?: OR IGNORE)? INTO|UPDATE|DELETE FROM)\s+["`]?(\w+)', re.IGNORECASE)
 
@@ -30,15 +30,30 @@ class BrokenConnection(OperationalError):
     """The database's own trouble, as the schedule wants it."""
 
 
-def conflict() -> OperationalError:
+class Conflict(OperationalError):
+    """The database has rolled back, and what repeats the transaction gets through."""
+
+
+def conflict() -> Conflict:
     """What the database in use says of a lock that was not free in time, or of a deadlock."""
+    return _conflict(Exception(1205, "Lock wait timeout exceeded"))
+
+
+def refused_commit() -> Conflict:
+    """What it says if it finds only in COMMIT that another transaction was faster, as Galera and SQLite may, and
+    PostgreSQL where it serializes.
+    """
+    return _conflict(Exception(1213, "Deadlock found when trying to get lock; try restarting transaction"))
+
+
+def _conflict(of_mysql: Exception) -> Conflict:
     cause: Any = {
         "sqlite": Exception("database is locked"),
         "postgresql": Exception("deadlock detected"),
-        "mysql": Exception(1205, "Lock wait timeout exceeded"),
+        "mysql": of_mysql,
     }[connection.vendor]
     cause.sqlstate = "40P01"
-    error = OperationalError(*cause.args)
+    error = Conflict(*cause.args)
     error.__cause__ = cause
     return error
 
@@ -59,8 +74,11 @@ def hook(watched: Callable[[], Watched | None]) -> None:
         if connection.in_atomic_block:
             tables.add(match[1])
             return run(sql, params, many, context)
-        if world.at("write") == "fail":
+        kind = world.at("write")
+        if kind == "fail":
             raise BrokenConnection("the write was refused")
+        if kind == "conflict":
+            raise refused_commit()
         result = run(sql, params, many, context)
         world.committed({match[1]})
         # What is returned is not read yet: until then SQLite holds its lock.
@@ -75,15 +93,18 @@ def hook(watched: Callable[[], Watched | None]) -> None:
             return
         try:
             kind = world.at("commit", may_wait=False)
+            # A transaction that only read conflicts with none.
+            if kind == GO and tables:
+                kind = world.at("certify", may_wait=False)
         except Killed:
             tables.clear()
             # Setting autocommit again would commit what the dead process had open.
             connection.rollback()
             raise
-        if kind == "fail":
+        if kind in ("fail", "conflict"):
             tables.clear()
             connection.rollback()
-            raise BrokenConnection("the commit was refused")
+            raise refused_commit() if kind == "conflict" else BrokenConnection("the commit was refused")
         real_commit()
         changed = set(tables)
         tables.clear()

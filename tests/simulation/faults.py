@@ -14,8 +14,9 @@ RAISED = ("fail", "missing", "cancel", "exit", "keyboard", "generator")
 KINDS: dict[str, tuple[str, ...]] = {
     "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
     "commit": (CRASH, "fail", "lost"),  # before COMMIT: rolled back; refused; committed, but unknown to the process
+    "certify": ("conflict", "conflict"),  # in the COMMIT of what has written: another transaction was faster
     "committed": (WAIT, WAIT, CRASH, CRASH),  # after COMMIT, before on_commit
-    "write": (WAIT, CRASH, "fail"),  # a single statement, likewise
+    "write": (WAIT, CRASH, "fail", "conflict"),  # a single statement, likewise
     "written": (WAIT, CRASH, "lost"),
     "connect": (WAIT, CRASH),  # before the last look at the claim
     "send": (WAIT, WAIT, CRASH, "drop", "late", "twice", *ENDED, *REFUSALS),  # before a request leaves
@@ -36,7 +37,7 @@ REQUESTS = ("connect", "send", "answer")
 FAMILIES: dict[str, frozenset[str]] = {
     "crashes": frozenset({CRASH}),
     "waits": frozenset({WAIT}),
-    "database": frozenset({"begin", "commit", "write", "written"}),
+    "database": frozenset({"begin", "commit", "certify", "write", "written"}),
     "network": frozenset({"send", "answer", "respond"}),
     "merchant": frozenset({"receiver", "callback", "saved", "publish", "task", "sleep"}),
 }

@@ -160,7 +160,7 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
         other = newest.get(key)
         if other is None or event.created_at >= other.created_at:
             newest[key] = event
-        elif event_id not in world.parked and not _came_too_late(world, event, other):
+        elif event_id not in world.parked | world.replays and not _came_too_late(world, event, other):
             yield f"event {event} of {event.created_at} is dispatched after {other} of {other.created_at}"
 
 
@@ -228,6 +228,16 @@ def accounts_apart(world: World) -> Iterator[str]:
             yield f"{row.pk} of {row.account} is mirrored"
 
 
+def projects_apart(world: World) -> Iterator[str]:
+    """With a key of another project, nothing was written here or made there."""
+    for key, held in world.elsewhere_held.items():
+        if (now := world.held_by(key)) != held:
+            yield f"the project of {key} holds {now}, before: {held}"
+    for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.QUARANTINED):
+        if row.pk not in world.watch.emitted:
+            yield f"event {row} was never made by our project"
+
+
 def changes_form_chains(world: World) -> Iterator[str]:
     """Every change of status continues the one before it, was dispatched exactly once, and the last is the row's.
 
@@ -252,10 +262,12 @@ def changes_form_chains(world: World) -> Iterator[str]:
     for row in calls:
         _, number, change = row.what.split(":")
         dispatched[number].append(change)
+        if len(dispatched[number]) > 1:
+            continue  # replayed, as often as is counted below
         before, after = change.split(">")
         while silent[row.object_id] and silent[row.object_id][0].pk < int(number):
             chain[row.object_id] = silent[row.object_id].pop(0).status
-        if chain.get(row.object_id, "") != before and not world.parked:
+        if chain.get(row.object_id, "") != before and not world.parked and not world.replays:
             yield f"{row.object_id} was dispatched {change} after {chain.get(row.object_id, 'nothing')!r}"
         chain[row.object_id] = after
     for change in StatusChange.objects.select_related("event"):
@@ -269,8 +281,14 @@ def changes_form_chains(world: World) -> Iterator[str]:
 def _dispatches(world: World, event: Event) -> set[int]:
     """How often it may have been dispatched: not if it was found too late, or a person has marked it as done."""
     if _is_found_too_late(event) or event.pk in world.finished:
-        return _NEVER
-    return _of_history(event.created_at, event.object_id)
+        return _and_again(world, event.pk, _NEVER)
+    return _and_again(world, event.pk, _of_history(event.created_at, event.object_id))
+
+
+def _and_again(world: World, pk: Any, times: set[int]) -> set[int]:
+    """Once more for each time that a person has replayed what was done."""
+    again = world.watch.reopened[str(pk)] if str(pk) in world.replays else 0
+    return {each + again for each in times}
 
 
 def _of_history(at: datetime, object_id: str) -> set[int]:
@@ -287,8 +305,8 @@ def _dispatches_of_change(world: World, change: StatusChange) -> set[int]:
         return _dispatches(world, change.event)
     row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
     if not change.previous_status and change.recorded_at - row.created_at > TOO_OLD:
-        return _NEVER
-    return _of_history(change.at, change.object_id)
+        return _and_again(world, change.pk, _NEVER)
+    return _and_again(world, change.pk, _of_history(change.at, change.object_id))
 
 
 def refunds_fit(world: World) -> Iterator[str]:
@@ -328,6 +346,7 @@ AT_THE_END: dict[str, Check] = {
     "the books add up": books_add_up,
     "what was acknowledged is there": events_complete,
     "accounts stay apart": accounts_apart,
+    "projects stay apart": projects_apart,
 }
 
 

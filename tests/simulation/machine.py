@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
+from django.contrib.auth.models import User
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -18,7 +19,9 @@ from payments_integration.models import (
     Operation,
     OperationState,
     Payment,
+    StatusChange,
 )
+from payments_integration.projection import newest_objects
 from payments_integration.sandbox import SandboxError
 from tests import factories
 from tests.simulation import draining, invariants
@@ -27,6 +30,7 @@ from tests.simulation.faults import ALL, ENDED, FAMILIES, KINDS, REFUSALS, REQUE
 from tests.simulation.limits import LIMITS, PARTS
 from tests.simulation.merchant import (
     AMOUNTS,
+    BOSS,
     DESTINATION,
     PAYMENT_METHODS,
     PAYS,
@@ -39,7 +43,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
-from tests.simulation.world import ACCOUNT, LARGE, World
+from tests.simulation.world import ACCOUNT, API_KEY, COMPARED, LARGE, OTHER_KEYS, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -111,6 +115,10 @@ NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_siz
 LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
 #: Of an operation's page.
 BUTTONS = ("retry", "look_up", "mark_happened", "mark_never_happened", "approve", "reject")
+#: The processes that are deployed together.
+PLACES = st.sampled_from(
+    ((*WEBS, *WORKERS), (*WEBS, *WORKERS), WEBS, WORKERS, (WEBS[1], WORKERS[1]), (WEBS[0], WORKERS[0]))
+)
 LOSSES = st.sampled_from((Fault("answer", "lost", method="POST"), Fault("send", "drop", method="POST")))
 
 
@@ -127,7 +135,7 @@ class Schedule(RuleBasedStateMachine):
         super().__init__()
         self.world: World | None = None
         self.families: set[str] = set()
-        self.has_gaps = False
+        self.has_gaps = self.has_projects = False
         self.is_broken = False
 
     @initialize(
@@ -142,6 +150,7 @@ class Schedule(RuleBasedStateMachine):
         is_new=st.sampled_from((False, False, True)),
         is_stubborn=st.sampled_from((False, False, True)),
         is_observed=st.sampled_from((False, False, True)),
+        has_projects=st.sampled_from((True, True, False)),
     )
     def begin(
         self,
@@ -156,13 +165,17 @@ class Schedule(RuleBasedStateMachine):
         is_new: bool = False,
         is_stubborn: bool = False,
         is_observed: bool = False,
+        has_projects: bool = False,
     ) -> None:
-        """``is_new``: the provider has had objects for weeks when the app is installed."""
+        """``is_new``: the provider has had objects for weeks when the app is installed. ``has_projects``: somebody may
+        configure the key of another project.
+        """
         empty()
+        User.objects.create(username=BOSS, is_superuser=True, is_staff=True)
         if not is_new:
             known = {"first_contact_at": START, "first_synced_at": START}
             AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
-        self.families, self.has_gaps = families, has_gaps
+        self.families, self.has_gaps, self.has_projects = families, has_gaps, has_projects
         window = window if mode == "celery" else 0
         self.world = World(
             self.scheduler,
@@ -687,6 +700,29 @@ class Schedule(RuleBasedStateMachine):
         world.task("worker-1", "process_events")
 
     @rule(
+        index=INDEX,
+        nths=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+        task=st.sampled_from(("process_events", "process_events", "reconcile_events", "resume_operations")),
+    )
+    def busy_cluster(self, index: int, nths: list[int], task: str) -> None:
+        """Another node is faster: COMMITs are refused while events are stored, applied and dispatched, and a call is
+        recorded and answered. No caller hears of it, and no item counts an attempt.
+        """
+        for _ in range(2):
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
+        world = self._step("another node is faster")
+        conflicts = [Fault("certify", "conflict", nth) for nth in nths]
+        world.plan.add(conflicts)
+        if task == "reconcile_events":
+            self._give_up_deliveries()
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", task)
+        self._step("another node is faster again")
+        world.plan.add(conflicts)
+        self._ask(payout_intent(self._mark, 1000, None), index, index % 2 == 1, [])
+        world.task("worker-1", "process_events")
+
+    @rule(
         task=st.sampled_from(("process_events", "process_events", "resume_operations", "reconcile_events")),
         limit=st.sampled_from(LIMITS),
         at_line=st.integers(1, 400),
@@ -705,31 +741,113 @@ class Schedule(RuleBasedStateMachine):
     @rule(index=INDEX, buttons=st.lists(st.sampled_from(BUTTONS), min_size=2, max_size=3), look=LOOKS)
     def press_every_button(self, index: int, buttons: list[str], look: Fault) -> None:
         """People press the buttons of one operation; the first one is between looking and writing."""
-        world = self._step(f"people press {', '.join(buttons)}", [look])
+        self._step(f"people press {', '.join(buttons)}", [look])
         operations = list(Operation.objects.order_by("created_at", "pk"))
         if not operations:
             return
         operation = _pick(operations, index)
-        # The outcome of a request on its way is not known.
-        is_certain = not world.waiting and not world.network.stragglers
         for number, button in enumerate(buttons):
-            rest = ["Ana"]
-            if button == "mark_happened":
-                made = draining.executed_as(world, operation)
-                linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
-                known = made or linked.values_list("result_id", flat=True).first()
-                if not known:
-                    continue
-                rest = [known, "Ana", "seen in the dashboard"]
-            elif button == "mark_never_happened":
-                if not is_certain or draining.executed_as(world, operation):
-                    continue
-                rest = ["Ana", "not in the dashboard"]
-            if button in ("approve", "reject"):
-                press = partial(world.merchant.approve, operation, button == "reject")
-            else:
-                press = partial(world.merchant.press, button, operation, *rest)
-            world.start(_pick(WEBS, number), f"{button} {operation.pk}", press)
+            self._press(operation, button, _pick(WEBS, number))
+
+    def _press(self, operation: Operation, button: str, web: str) -> None:
+        """A person who knows what the provider's dashboard shows presses one of an operation's buttons."""
+        world, rest = self._world, ["Ana"]
+        if button == "mark_happened":
+            made = draining.executed_as(world, operation)
+            linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
+            known = made or linked.values_list("result_id", flat=True).first()
+            if not known:
+                return
+            rest = [known, "Ana", "seen in the dashboard"]
+        elif button == "mark_never_happened":
+            # The outcome of a request on its way is not known. What is due has none: who sends it claims it first.
+            is_due = Operation.objects.filter(pk=operation.pk, state=OperationState.DUE).exists()
+            is_certain = not world.network.stragglers and (is_due or not world.waiting)
+            if not is_certain or draining.executed_as(world, operation):
+                return
+            rest = ["Ana", "not in the dashboard"]
+        if button in ("approve", "reject"):
+            press = partial(world.merchant.approve, operation, button == "reject")
+        else:
+            press = partial(world.merchant.press, button, operation, *rest)
+        world.start(web, f"{button} {operation.pk}", press)
+
+    @rule(
+        loss=st.one_of(LOSSES, REFUSAL.map(lambda faults: faults[0])),
+        pause=PAUSES,
+        buttons=st.lists(st.sampled_from(BUTTONS), min_size=1, max_size=3),
+        outlasts=st.booleans(),
+        is_slow=st.booleans(),
+        refund=st.booleans(),
+    )
+    def press_while_held(
+        self, loss: Fault, pause: Fault, buttons: list[str], outlasts: bool, is_slow: bool, refund: bool
+    ) -> None:
+        """A worker has a call in hand that was refused or lost; people press its buttons, and press them again when
+        the claim has run out. Then the worker goes on, and last of all a person who stood still (``is_slow``).
+        """
+        world, paid = self._step("a call that a worker has to finish"), self._paid()
+        world.plan.clear()
+        if refund and paid:
+            intent = refund_intent(self._mark, paid[0].pk, 400, by_card=paid[0].method_family == "card")
+        else:
+            intent = payout_intent(self._mark, 1000, None)
+        world.plan.add([loss])
+        self._ask(intent, 0, False, [], in_transaction=True)
+        for operation in draining.of_intent(intent):
+            self.pass_time(65)
+            self._step(f"people press {', '.join(buttons)}")
+            world.plan.add([pause])
+            worker = world.task("worker-1", "resume_operations")
+            for press in range(1 + outlasts):
+                if press:
+                    self.pass_time(130)
+                if is_slow:
+                    world.plan.add([Fault("write", WAIT)])
+                for button in buttons:
+                    self._press(operation, button, WEBS[press])
+            if worker in world.waiting:
+                self.go_on(world.waiting.index(worker), False, [])
+
+    @rule(index=INDEX, kind=st.sampled_from(("payment", "payout")), pause=PAUSES)
+    def cancel_at_once(self, index: int, kind: str, pause: Fault) -> None:
+        """Two people cancel the same, one of them while the other one's request is on its way."""
+        ids = list(getattr(self._world.engine.default_project, f"{kind}s"))
+        if not ids:
+            return
+        self._world.plan.clear()
+        for number in range(2):
+            arguments = {kind: _pick(ids, index)}
+            intent = _positional(self._mark, f"cancel_{kind}", arguments)
+            self._ask(intent, number, False, [] if number else [pause])
+        if self._world.waiting:
+            self.go_on(len(self._world.waiting) - 1, False, [])
+
+    @rule(
+        index=INDEX,
+        presses=st.integers(1, 2),
+        pause=st.sampled_from((Fault("write", WAIT), Fault("written", WAIT), Fault("begin", WAIT, 3))),
+        which=st.sampled_from(("parked", "waiting", "any")),
+    )
+    def replay(self, index: int, presses: int, pause: Fault, which: str) -> None:
+        """People replay one event, or change, at any time: one of them stands still over it, and a worker comes by."""
+        if which == "waiting":
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
+            draining.deliver_due(self._world, all_of_them=True)
+        world = self._step("people replay")
+        waiting = (EventState.PENDING, EventState.HELD, EventState.APPLIED)
+        states = {"parked": (EventState.PARKED,), "waiting": waiting, "any": tuple(EventState)}[which]
+        items: list[Event | StatusChange] = [
+            *Event.objects.filter(account=ACCOUNT, state__in=states).order_by("created_at", "pk"),
+            *StatusChange.objects.filter(account=ACCOUNT, state__in=states, event=None).order_by("pk"),
+        ]
+        if not items or world.pays == "defer":
+            return  # such a handler pays without a key, and again for each call
+        item = _pick(items, index)
+        world.plan.add([pause])
+        for number in range(presses):
+            world.start(_pick(WEBS, number), f"replay {item.pk}", partial(world.merchant.replay, item))
+        world.task("worker-1", "process_events")
 
     @rule(index=INDEX, web=INDEX)
     def key_of_another_call(self, index: int, web: int) -> None:
@@ -771,6 +889,40 @@ class Schedule(RuleBasedStateMachine):
         world.task("worker-1", "process_events")
         self.pass_time(wait)
         world.task("worker-1", "process_events")
+
+    @rule(
+        which=INDEX,
+        where=PLACES,
+        seconds=st.sampled_from((0, 0, 6, 65)),
+        then=st.sampled_from(("call", "call", "resume_operations", "sync_balances", "")),
+        faults=FAULTS,
+    )
+    @precondition(lambda self: self.has_projects)
+    def another_projects_key(
+        self, which: int, where: tuple[str, ...], seconds: float, then: str, faults: list[Fault]
+    ) -> None:
+        """Some processes, or all, are deployed with the API key of another project, where passes have been."""
+        world = self._step("beat: reconcile_events")
+        world.task("worker-1", "reconcile_events")
+        known = AccountState.objects.filter(account=ACCOUNT).exclude(has_test_key=None).exists()
+        if not known or len(newest_objects(ACCOUNT)) < COMPARED:
+            return
+        self._step(f"{', '.join(where)} get the key of another project")
+        world.deploy(_pick(OTHER_KEYS, which), where)
+        if seconds:
+            self.pass_time(seconds)
+        for name in where:
+            if then == "call":
+                self._ask(payout_intent(self._mark, 1000, None), WEBS.index(name) if name in WEBS else 0, True, faults)
+            elif then:
+                world.task(name, then)
+
+    @rule(where=PLACES)
+    @precondition(lambda self: self.world is not None and self.world.has_another_key)
+    def right_key(self, where: tuple[str, ...]) -> None:
+        """The key is put back."""
+        world = self._step(f"{', '.join(where)} get the right key back")
+        world.deploy(API_KEY, where)
 
     @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
     def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import IntegrityError, connection, transaction
 
-from payments_integration import services
+from payments_integration import inbox, services
 from payments_integration.exceptions import (
     INTERRUPTIONS,
     ApprovalRequired,
@@ -27,7 +27,7 @@ from payments_integration.exceptions import (
 from payments_integration.inbox.loading import Item
 from payments_integration.models import Event, Operation, StatusChange
 from tests.factories.receivers.models import ReceiverCall
-from tests.simulation.database import BrokenConnection, conflict
+from tests.simulation.database import BrokenConnection, Conflict, conflict
 from tests.simulation.scheduler import GO
 
 DESTINATION = {
@@ -43,6 +43,8 @@ SLOW = 15.0
 #: What the receivers do with a payment that has succeeded: pay out within the transaction; the same under a key of the
 #: payment, from two receivers; or under that key in a callback, at once.
 PAYS = ("", "defer", "keyed", "callback")
+#: The name of the second person.
+BOSS = "boss"
 REFERENCES = (None, "order-1", "order-2", "order-1")
 
 
@@ -54,6 +56,8 @@ class Endings(Protocol):
     #: The receivers fail for the first object that they see, until the end.
     is_stubborn: bool
     rejected: set[str]
+    #: Events and changes that people have replayed.
+    replays: set[str]
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
 
@@ -115,7 +119,7 @@ class Merchant:
 
     def approve(self, operation: Operation, rejects: bool) -> None:
         """A second person approves what another one asked for, or rejects it."""
-        boss = User.objects.get_or_create(username="boss", is_superuser=True, is_staff=True)[0]
+        boss = User.objects.get(username=BOSS)
         try:
             if rejects:
                 services.reject(operation, boss, "no")
@@ -135,6 +139,11 @@ class Merchant:
             self._world.note(f"{operation}, {button} was refused: {type(error).__name__}: {error}")
             if not is_expected(error):
                 raise
+
+    def replay(self, item: Item) -> None:
+        """A person has an event or a change dispatched again."""
+        self._world.replays.add(str(item.pk))
+        inbox.replay(item)
 
     def call_otherwise(self, intent: Intent) -> None:
         """The key of an intent comes with another amount: it must not stand for both calls."""
@@ -180,7 +189,8 @@ class Merchant:
             outcome = "unknown" if commits and isinstance(error, BrokenConnection) else "refused"
             intent.errors.append(error)
             self._world.note(f"{intent} raised {type(error).__name__}: {error}")
-            if not is_expected(error):
+            # The caller's transaction is the caller's to repeat; the app repeats its own.
+            if not is_expected(error) and not (commits and isinstance(error, Conflict)):
                 raise
         else:
             outcome = "recorded" if row is None else "returned"

@@ -94,6 +94,9 @@ class Network:
 
     def carry_out(self, request: ApiRequest) -> ApiResponse:
         """The provider does what a request asks for."""
+        is_ours = request.headers["authorization"] == f"Bearer {self._world.engine.default_project.api_key}"
+        if request.method != "GET" and not is_ours:
+            self._world.violated("nothing is sent to another project", f"{request.method} {request.path}")
         answer = self._world.engine.handle(request)
         self._world.provider_acted()
         return answer

@@ -106,6 +106,15 @@ _UNDISPATCHED_OF_LATE = f"""\
     since = "received_at" if model is Event else "recorded_at"
     items = items.filter(**{{f"{{since}}__gt": now - timedelta(seconds=20)}})
 """
+_ATOMIC = """\
+        with transaction.atomic(using=using, durable=durable):
+            result = function()
+"""
+_RETRIED = "    result = _retry(transact, using=using, once=not durable, lost_races=lost_races, attempts=attempts)\n"
+_ATOMIC_AND_RETRIED = """\
+        with transaction.atomic(using=using, durable=durable):
+            result = _retry(function, using=using, once=False, lost_races=lost_races, attempts=attempts)
+"""
 #: The statement is built once, so the time of a call is put into it by name.
 _LENGTHS = "for length in (timedelta(0), "
 _DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
@@ -272,6 +281,13 @@ MUTANTS = (
         "db/transactions.py",
         "                callbacks.contain()\n",
         "                pass\n",
+    ),
+    Mutant(
+        "a transaction is repeated before its COMMIT only",
+        (
+            ("db/transactions.py", _ATOMIC, _ATOMIC_AND_RETRIED),
+            ("db/transactions.py", _RETRIED, "    result = transact()\n"),
+        ),
     ),
     Mutant("an item is locked and marked though it is done", _ANY_ITEM),
     _one(
@@ -444,6 +460,18 @@ MUTANTS = (
         "outbox/approvals.py",
         "    verdict = look_ups.find_forgotten_attempt(operation)\n",
         "    verdict = None\n",
+    ),
+    _one(
+        "a person replays what is not dispatched yet",
+        "inbox/releasing.py",
+        "pk=item.pk, state__in=(EventState.PARKED, EventState.DONE)",
+        "pk=item.pk",
+    ),
+    _one(
+        "a key of another project is not refused",
+        "sync.py",
+        "    if not projection.waiting_accounts(account):\n        return\n",
+        "    if account:\n        return\n",
     ),
     _one(
         "attention is known only to the process that calls it",

@@ -85,6 +85,8 @@ class Process:
     """A process of the merchant's: its memory is lost when it dies."""
 
     name: str
+    #: The API key with which it was deployed.
+    key: str = ""
     is_dead: bool = False
     #: The process's own global variables, by name.
     memory: dict[str, Any] = field(default_factory=dict)

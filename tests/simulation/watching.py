@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -93,6 +94,9 @@ class Watch:
         #: Event id to the moment of the commit by which it was applied, and dispatched.
         self.applied: dict[str, int] = {}
         self.dispatched: dict[str, int] = {}
+        #: How often each event, or change without one, that was done is not done any more: a person replays it.
+        self.reopened: Counter[str] = Counter()
+        self._done: dict[str, set[Any]] = {_EVENTS: set(), _CHANGES: set()}
         self._moment = self._last_dispatched = 0
         self._claims: dict[Key, Claim] = {}
         #: The objects that are dispatched alone because a worker died over a group; and those of the last commit.
@@ -124,10 +128,15 @@ class Watch:
         if _EVENTS in tables:
             now = self._project.clock.now()
             cursor.execute(f"SELECT id, state FROM {_EVENTS} WHERE state <> 'quarantined'")
-            for event_id, state in cursor.fetchall():
+            rows = cursor.fetchall()
+            self._reopen(_EVENTS, rows)
+            for event_id, state in rows:
                 self.stored_at.setdefault(event_id, now)
                 if state != "pending":
                     self.applied.setdefault(event_id, self._moment)
+        if _CHANGES in tables:
+            cursor.execute(f"SELECT id, state FROM {_CHANGES} WHERE event_id IS NULL")
+            self._reopen(_CHANGES, cursor.fetchall())
         if _CALLS in tables:
             cursor.execute(
                 f"SELECT id, what, object_id FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched]
@@ -139,6 +148,15 @@ class Watch:
                 if kind == "event":
                     self.dispatched.setdefault(rest.partition(":")[0], self._moment)
         return done
+
+    def _reopen(self, table: str, rows: Iterable[tuple[Any, str]]) -> None:
+        done = self._done[table]
+        for pk, state in rows:
+            if state == "done":
+                done.add(pk)
+            elif pk in done:
+                done.remove(pk)
+                self.reopened[str(pk)] += 1
 
     def fails(self, item: str) -> None:
         """A receiver of this item fails now, which may cost it one attempt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import threading
@@ -12,12 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
+from django.conf import settings
 from django.db import connections
 from django.db.models.signals import post_delete, post_save
 from django.test import RequestFactory, override_settings
 from django.utils import timezone
 
-from payments_integration import apps, conf, tasks, webhooks
+from payments_integration import apps, conf, projection, tasks, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox import claiming, release, releasing
@@ -31,7 +33,7 @@ from payments_integration.models import (
     Operation,
     StatusChange,
 )
-from payments_integration.projection import endpoints, history
+from payments_integration.projection import endpoints, history, keys
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.deliveries import signature
@@ -41,13 +43,17 @@ from tests.simulation.database import BrokenConnection
 from tests.simulation.faults import FAMILIES
 from tests.simulation.fetching import ahead
 from tests.simulation.limits import HardTimeLimit, SoftTimeLimit, raising
-from tests.simulation.merchant import Intent, Merchant
+from tests.simulation.merchant import DESTINATION, Intent, Merchant
 from tests.simulation.network import Attempt, Network, Post
 from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Scheduler
 from tests.simulation.watching import Watch
 
 ACCOUNT = "default"
 API_KEY = "sk_test_simulation"
+#: The keys of other projects of the merchant's: of the same kind, and a live one.
+OTHER_KEYS = ("sk_test_another", "sk_live_another")
+#: So few objects are compared with a new key that a schedule has as many.
+COMPARED = 2
 SECRET = "whsec_simulation"
 #: Another of the merchant's accounts, whose events may name objects of the first.
 SECOND = "second"
@@ -124,6 +130,8 @@ class World:
         self.acknowledged: set[str] = set()
         #: Events that were let go before the pass that held them had completed their window.
         self.overdue: set[str] = set()
+        #: Events and changes that people have replayed.
+        self.replays: set[str] = set()
         #: Events that a person has marked as done.
         self.finished: set[str] = set()
         #: What receivers have done and committed, until the last callback of that commit is called; and who it was.
@@ -132,11 +140,13 @@ class World:
         self._called_back: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
-        self.processes = {name: Process(name) for name in ("web-1", "web-2", "worker-1", "worker-2")}
+        self.processes = {name: Process(name, API_KEY) for name in ("web-1", "web-2", "worker-1", "worker-2")}
         self._digest = hashlib.sha256()
         self._stack = simulated(self.time, self.sleep, seed=1)
         self.engine = Engine(API_KEY, clock=ProviderClock(self.time), rate_limits=False)
         self.engine.limiter._monotonic = self.time.monotonic
+        #: By key: what the other projects hold, before and after whatever the merchant does.
+        self.elsewhere_held: dict[str, list[str]] = {}
         self.watch = Watch(self.engine)
         self.network = Network(self)
         self.post = Post(self)
@@ -146,6 +156,8 @@ class World:
         self._observe = connections["default"]
         self._observe.inc_thread_sharing()
         self._wire(self._stack)
+        for key in OTHER_KEYS:
+            self._add_project(key)
 
     # at boundaries, in the thread of an actor
 
@@ -170,7 +182,9 @@ class World:
         self._digest.update(f"{actor.name} {point} {kind}\n".encode())
         if kind == GO:
             return GO
-        actor.met.add("wait" if kind == WAIT else point)
+        if kind != "conflict":
+            # What meets a conflict is repeated: it has no excuse to leave anything undone.
+            actor.met.add("wait" if kind == WAIT else point)
         self.counts[f"{point} {kind}"] += 1
         self.counts["faults of a POST"] += method == "POST"
         self.note(f"{kind.upper()} at {point}")
@@ -226,7 +240,8 @@ class World:
     def _must_be_told(self, item: Item, happened_at: datetime) -> None:
         """What the provider dates more than an hour before the first contact is history, except of our operations."""
         border = history_ends_at()
-        if (border is None or happened_at < border) and item.object_id not in made_by_us():
+        is_history = (border is None or happened_at < border) and item.object_id not in made_by_us()
+        if is_history and str(item.pk) not in self.replays:
             self.violated("no handler is called for history", f"{item} of {happened_at}, the border is {border}")
 
     def fails(self, item: Item) -> None:
@@ -316,7 +331,23 @@ class World:
         self.note(f"{process.name} is killed")
         self.counts["kills"] += 1
         process.is_dead = True
-        self.processes[process.name] = Process(process.name)
+        self.processes[process.name] = Process(process.name, self.processes[process.name].key)
+
+    def deploy(self, key: str, names: Iterable[str]) -> None:
+        """These processes are ended, as by kill -9, and begin again with this API key. Nothing else is new to them."""
+        for name in names:
+            if self.processes[name].key == key:
+                continue
+            self.processes[name].key = key
+            before = self.processes[name]
+            self.kill(before)
+            self._bury(before)
+        self.counts["key of another project"] += key != API_KEY
+
+    @property
+    def has_another_key(self) -> bool:
+        """Whether a process was deployed with the key of another project."""
+        return any(process.key != API_KEY for process in self.processes.values())
 
     def switch_off(self) -> None:
         """All of the merchant's processes end; the broker's messages expire."""
@@ -398,7 +429,7 @@ class World:
         """A request of the provider's dashboard that is not ours; returns the id of what it makes, or nothing."""
         key = f"dashboard-{self.counts['refunds elsewhere']}"
         self.counts["refunds elsewhere"] += 1
-        account = conf.account(ACCOUNT)
+        account = dataclasses.replace(conf.account(ACCOUNT), api_key=API_KEY)
         answer = self.network.carry_out(
             self.network.request(account, "POST", path, None, json.dumps(body).encode(), key)
         )
@@ -447,10 +478,34 @@ class World:
         self._stack.close()
         self._observe.dec_thread_sharing()
 
+    def _add_project(self, key: str) -> None:
+        """Another project, in which money has moved as well."""
+        project = self.engine.add_project(key, clock=ProviderClock(self.time))
+        project.fund("CLP", FUNDS)
+        account = dataclasses.replace(conf.account(ACCOUNT), api_key=key)
+        made = {"amount": 1000, "currency": "CLP", "country": "CL"}
+        for path, body in (
+            ("/payments", made | {"method_code": "cl_webpay_card"}),
+            ("/payouts", made | {"method_code": "cl_bank_transfer", "destination": DESTINATION}),
+        ):
+            self.engine.handle(
+                self.network.request(account, "POST", path, None, json.dumps(body).encode(), f"{key}{path}")
+            )
+        self.elsewhere_held[key] = self.held_by(key)
+
+    def held_by(self, key: str) -> list[str]:
+        """Ids of what a project holds."""
+        project = self.engine.projects[key]
+        kinds = (project.payments, project.payouts, project.refunds, project.deposit_references)
+        return sorted(pk for items in kinds for pk in items)
+
     def _act(self, actor: Actor) -> None:
         endpoints._secrets = actor.process.memory.setdefault("secrets", {})
         resources._clients = actor.process.memory.setdefault("clients", {})
         history._contacts = actor.process.memory.setdefault("contacts", {})
+        for name in ("_known", "_put_off", "_not_known"):
+            setattr(keys, name, actor.process.memory.setdefault(f"keys{name}", {}))
+        setattr(settings, conf.NAME, self._options(actor.process.key))
         self.scheduler.act(actor)
         if actor.is_done:
             if actor.then is not None:
@@ -485,6 +540,8 @@ class World:
         """A process has done what it was to do; whether it has left anything undone, where the database allowed it."""
         if actor.process.is_dead or actor.met & (FAMILIES["database"] | {"limit"}):
             return
+        if actor.process.key != API_KEY:
+            return  # its events wait
         for claim in sorted(actor.claims & self.watch.claims):
             self.violated("a pass releases what it has claimed", claim)
         for what in [what for what, mine in self._callbacks_due.items() if mine is actor]:
@@ -517,13 +574,13 @@ class World:
     def _actor(self) -> Actor | None:
         return getattr(threading.current_thread(), "actor", None)
 
-    def _wire(self, stack: ExitStack) -> None:
-        """Put the simulation in where the app meets the outside."""
-        options = {
+    def _options(self, key: str) -> dict[str, Any]:
+        """The app's settings in a process that was deployed with this API key."""
+        return {
             "ACCOUNTS": {
                 ACCOUNT: {
                     "BASE_URL": "https://provider.example",
-                    "API_KEY": API_KEY,
+                    "API_KEY": key,
                     "WEBHOOK_SECRETS": [SECRET],
                 },
                 SECOND: {
@@ -536,7 +593,14 @@ class World:
             "REORDER_WINDOW": self.window,
             "APPROVAL_LIMITS": {"CLP": LARGE} if self.approvals else {},
         }
-        stack.enter_context(override_settings(**{conf.NAME: options}))
+
+    def _wire(self, stack: ExitStack) -> None:
+        """Put the simulation in where the app meets the outside."""
+        stack.enter_context(override_settings(**{conf.NAME: self._options(API_KEY)}))
+        for module in (keys, projection):
+            stack.enter_context(mock.patch.object(module, "COMPARED", COMPARED))
+        for name in ("_known", "_put_off", "_not_known"):
+            stack.enter_context(mock.patch.object(keys, name, {}))
         # Several pages, even for the few objects of a schedule.
         stack.enter_context(mock.patch.object(claiming, "FIRST_PAGE", 3))
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
