@@ -469,7 +469,7 @@ def check_storage(databases: Collection[str] | None = None, **options: Any) -> M
             "E025",
             "The database is a Galera cluster, and reads do not wait for what another node has committed: after a "
             "failover, a call that was sent may pass for one that was not.",
-            hint='Set "OPTIONS": {"init_command": "SET SESSION wsrep_sync_wait = 1"} for the database.',
+            hint='Set "OPTIONS": {"init_command": "SET wsrep_sync_wait = 1"} for the database.',
         )
 
 

@@ -18,15 +18,17 @@ import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from django.core.signals import setting_changed
+from django.db import router
 from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.attention import ACTIONS, call_attention
-from payments_integration.db.transactions import updated
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.exceptions import KeyReplaced
 from payments_integration.models import AccountState, Payment, Payout, Refund
 from payments_integration.signals import Reason
@@ -67,18 +69,25 @@ _not_known: dict[tuple[str, str], set[str]] = {}
 def require_same_key(account: str) -> None:
     """Raise KeyReplaced, and call attention, if the account's key is of another project than its mirror.
 
-    A new key passes: what is recorded under it is sent after the comparison. Takes at most one statement, which a
-    process repeats after a minute. Does nothing in Django's test environment, where each test has its own keys.
+    A new key passes: what is recorded under it is sent after the comparison. If the key passes, takes at most one
+    statement, which a process repeats after a minute. Does nothing in Django's test environment, where each test has
+    its own keys.
     """
     standing = _standings({account: conf.account(account)})[account][0]
     if standing in (_Standing.RIGHT, _Standing.NEW):
         return
     message = _message(account, standing)
+    repeatable(partial(_report_replaced, account, message), using=router.db_for_write(AccountState))
+    raise KeyReplaced(f"{message}. Nothing was sent. To do: {ACTIONS[Reason.KEY_REPLACED]}.", was_connected=False)
+
+
+def _report_replaced(account: str, message: str) -> None:
+    # In one transaction: if the process died in between, nobody would be called for a day.
     now = timezone.now()
     state = AccountState.objects.filter(pk=account)
-    if updated(state.filter(Q(key_replaced_at=None) | Q(key_replaced_at__lt=now - REPORT_EVERY)), key_replaced_at=now):
+    is_due = Q(key_replaced_at=None) | Q(key_replaced_at__lt=now - REPORT_EVERY)
+    if state.filter(is_due).update(key_replaced_at=now):
         call_attention(AccountState, Reason.KEY_REPLACED, account=account, message=message, instance=state.first())
-    raise KeyReplaced(f"{message}. Nothing was sent. To do: {ACTIONS[Reason.KEY_REPLACED]}.", was_connected=False)
 
 
 def waiting_accounts(account: str | None = None) -> list[str]:

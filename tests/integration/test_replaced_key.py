@@ -6,16 +6,18 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.checks import CheckMessage
 from django.core.management import call_command
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.test import Client, override_settings
 from django.utils import timezone
 
 from payments_integration import conf, health, projection, reconciliation, services, sync, wakeup
 from payments_integration.checks import check_accounts
+from payments_integration.db import statements, transactions
 from payments_integration.exceptions import KeyReplaced, NoAnswer, NotFound, PermissionRefused, ProviderError
 from payments_integration.models import AccountState, Event, EventState, Operation, OperationState, Payment
 from payments_integration.projection import keys
@@ -99,6 +101,27 @@ def test_nothing_is_sent_applied_or_taken_for_gone(
     with with_key("sk_test_sandbox"):
         reconciliation.process_due()
         assert Payment.objects.filter(pk="pay_of_others").exists(), "it waited for the old key"
+
+
+def test_a_conflict_while_it_is_reported_loses_no_call_for_attention(
+    filled: Payment, attentions: list[dict[str, Any]]
+) -> None:
+    conflicts = iter([OperationalError("a conflict"), OperationalError("another one")])
+    real = statements.insert_many
+
+    def conflict_first(rows: Any, **options: Any) -> None:
+        if error := next(conflicts, None):
+            raise error
+        real(rows, **options)
+
+    with (
+        with_key(LIVE),
+        mock.patch.object(statements, "insert_many", conflict_first),
+        mock.patch.object(transactions, "is_transient", return_value=True),
+        pytest.raises(KeyReplaced),
+    ):
+        services.create_payment(**PAYMENT, merchant_reference="order-2")
+    assert [seen["reason"] for seen in attentions] == [Reason.KEY_REPLACED]
 
 
 def deliver_unprocessed(payment_id: str) -> Event:

@@ -22,7 +22,7 @@ from tests.systems.brokers.proxy import Proxy
 from tests.systems.outages.site import SCHEDULE, command, site_on
 
 #: After a node's URL.
-WAITS = "?init_command=SET%20SESSION%20wsrep_sync_wait%20%3D%201"
+WAITS = "?init_command=SET%20wsrep_sync_wait%20%3D%201"
 
 
 def under_load(options: argparse.Namespace) -> bool:

@@ -11,9 +11,11 @@ PACKAGE = Path(payments_integration.__file__).parent
 #: Sets limits of a session on MySQL and MariaDB only, on a connection that it closes at the end; listens on one of its
 #: own, and notices if nothing can be heard there.
 OF_THEIR_OWN = {PACKAGE / "db" / "reconnecting.py", PACKAGE / "db" / "notifications.py"}
-#: A cursor, lock, channel, table, setting or statement of a session, which a pooler gives to others after a commit.
+#: A cursor, lock, channel, table, setting or statement of a session, which a pooler gives to others after a commit. An
+#: ``init_command`` in a hint is the project's, for every session.
 OF_A_SESSION = re.compile(
-    r"\.iterator\(|pg_(try_)?advisory_(?!xact)|\b(LISTEN|NOTIFY|PREPARE|DECLARE) [a-z]|CREATE TEMP|\"SET (?!LOCAL)"
+    r"\.iterator\(|pg_(try_)?advisory_(?!xact)|\b(LISTEN|NOTIFY|PREPARE|DECLARE) [a-z]|CREATE TEMP"
+    r"|(?<!init_command\": )\"SET (?!LOCAL)"
 )
 
 
