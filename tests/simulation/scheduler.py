@@ -103,6 +103,8 @@ class Actor:
     job: Callable[[], Any]
     #: Called in the scheduler's thread when it has ended.
     then: Callable[[Actor], None] | None = None
+    #: When it began, on the clock that nobody sets.
+    began: float = 0.0
     #: Where it waits, and since when.
     point: str = ""
     since: datetime | None = None
