@@ -82,7 +82,7 @@ def require_same_key(account: str) -> None:
 
 
 def _report_replaced(account: str, message: str) -> None:
-    # In one transaction: if the process died in between, nobody would be called for a day.
+    # In one transaction: a death between the two writes would lose the call for attention for a day.
     now = timezone.now()
     state = AccountState.objects.filter(pk=account)
     is_due = Q(key_replaced_at=None) | Q(key_replaced_at__lt=now - REPORT_EVERY)
