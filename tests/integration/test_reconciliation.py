@@ -282,6 +282,20 @@ def test_a_page_of_100_known_events_costs_at_most_three_statements(sandbox: Prov
     assert statements - len(empty) <= 3 * (pages - 1)
 
 
+def test_only_a_page_after_an_entirely_new_one_is_stored_without_a_look(sandbox: ProviderSandbox) -> None:
+    for _ in range(60):
+        pay(sandbox)
+    pass_time(sandbox, seconds=10)
+    since = timezone.now() - timedelta(hours=1)
+    for expected in ({False, True}, {False}):
+        with mock.patch.object(inbox, "receive_many", wraps=inbox.receive_many) as receive:
+            reconciliation.reconcile_events(since=since)
+        first, *others = [call.kwargs["are_new"] for call in receive.call_args_list]
+        assert not first
+        assert len(others) >= 2
+        assert {first, *others} == expected
+
+
 def statements(queries: CaptureQueriesContext) -> list[str]:
     """The statements without those of transactions. SQLite splits long INSERTs; the parts count as one."""
     found = [query["sql"][:60] for query in queries.captured_queries]

@@ -285,8 +285,8 @@ class Merchant:
             try:
                 services.defer(services.create_payout, **intent.arguments)
             except (*_OF_THE_MERCHANT, *LIMITS):
-                # Another app's receiver has refused the row, or the worker's time is over. In a group, this need not
-                # be the first item of the page.
+                # Another app's receiver raised, or a time limit of the worker did. The watch would blame the first
+                # item of the page, and in a group it may be another one.
                 self._world.fails(item)
                 raise
 

@@ -103,7 +103,7 @@ class Actor:
     job: Callable[[], Any]
     #: Called in the scheduler's thread when it has ended.
     then: Callable[[Actor], None] | None = None
-    #: When it began, on the clock that nobody sets.
+    #: When it began, on the monotonic clock.
     began: float = 0.0
     #: Where it waits, and since when.
     point: str = ""

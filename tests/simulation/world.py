@@ -145,7 +145,7 @@ class World:
         self._stack = simulated(self.time, self.sleep, seed=1)
         self.engine = Engine(API_KEY, clock=ProviderClock(self.time), rate_limits=False)
         self.engine.limiter._monotonic = self.time.monotonic
-        #: By key: what the other projects hold, before and after whatever the merchant does.
+        #: The ids of the objects that each other project has from the start, by its API key.
         self.elsewhere_held: dict[str, list[str]] = {}
         self.watch = Watch(self.engine)
         self.network = Network(self)
@@ -546,7 +546,7 @@ class World:
             self.violated("a pass releases what it has claimed", claim)
         for what in [what for what, mine in self._callbacks_due.items() if mine is actor]:
             self.violated("callbacks follow their commit", f"{what} is committed and was not called back")
-        # After a slow callback its turn is over, and the next message does the rest.
+        # A worker that a slow callback keeps beyond its turn publishes a message for the rest.
         had_time = "wait" not in actor.met and self.time.monotonic() - actor.began < tasks.TURN_SECONDS
         if actor.name == "process_events" and had_time and actor.error is None:
             for event in self._left_over():

@@ -55,7 +55,7 @@ def test_the_statements_do_not_grow_with_updates() -> None:
     inbox.receive_many("default", map(body, later), source="reconciliation")
     with CaptureQueriesContext(connection) as queries:
         assert inbox.process() == 200
-    assert len(queries) <= 17, [query["sql"][:80] for query in queries]
+    assert len(queries) <= 15, [query["sql"][:80] for query in queries]
     assert Payment.objects.filter(status="succeeded").count() == 100
 
 
