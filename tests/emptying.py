@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
 from django.core.management import call_command
 from django.core.management.color import no_style
 from django.db import DatabaseError, connections
@@ -34,6 +35,8 @@ def install() -> None:
 
 
 def _teardown(case: Any) -> None:
+    # Content types are cached by the process. What a test of another database cached is wrong in this one.
+    apps.get_model("contenttypes", "ContentType").objects.clear_cache()
     for alias in case._databases_names(include_mirrors=False):
         if alias not in _looks or not _empty(alias, _looks[alias]):
             call_command("flush", verbosity=0, interactive=False, database=alias, reset_sequences=False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.contrib.contenttypes.models import ContentType
 
 from payments_integration.models import AccountState
 from tests import emptying
@@ -21,6 +24,12 @@ def test_rows_are_deleted_and_permissions_stay() -> None:
     assert not AccountState.objects.exists()
     assert not User.user_permissions.through.objects.exists()
     assert Permission.objects.count() == permissions > 0
+
+
+def test_no_content_type_of_another_database_stays_in_the_cache() -> None:
+    ContentType.objects.get_for_model(User).pk = -1
+    emptying._teardown(SimpleNamespace(_databases_names=lambda include_mirrors: ["default"]))
+    assert ContentType.objects.get_for_model(User).pk > 0
 
 
 def test_a_permission_that_is_gone_is_left_to_flush() -> None:
