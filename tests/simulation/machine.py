@@ -43,7 +43,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
-from tests.simulation.world import ACCOUNT, API_KEY, COMPARED, LARGE, OTHER_KEYS, World
+from tests.simulation.world import ACCOUNT, API_KEY, COMPARED, LARGE, OTHER_KEYS, REPLAY, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -846,7 +846,7 @@ class Schedule(RuleBasedStateMachine):
         item = _pick(items, index)
         world.plan.add([pause])
         for number in range(presses):
-            world.start(_pick(WEBS, number), f"replay {item.pk}", partial(world.merchant.replay, item))
+            world.start(_pick(WEBS, number), f"{REPLAY} {item.pk}", partial(world.merchant.replay, item))
         world.task("worker-1", "process_events")
 
     @rule(index=INDEX, web=INDEX)

@@ -96,7 +96,9 @@ class Watch:
         self.dispatched: dict[str, int] = {}
         #: How often each event, or change without one, that was done is not done any more: a person replays it.
         self.reopened: Counter[str] = Counter()
-        self._done: dict[str, set[Any]] = {_EVENTS: set(), _CHANGES: set()}
+        #: Events that the last commit lets be dispatched, and that were not applied, or held, before.
+        self.let_go: list[str] = []
+        self._states: dict[str, dict[Any, str]] = {_EVENTS: {}, _CHANGES: {}}
         self._moment = self._last_dispatched = 0
         self._claims: dict[Key, Claim] = {}
         #: The objects that are dispatched alone because a worker died over a group; and those of the last commit.
@@ -124,19 +126,20 @@ class Watch:
         """
         done: list[str] = []
         self._together = set()
+        self.let_go = []
         self._moment += 1
         if _EVENTS in tables:
             now = self._project.clock.now()
             cursor.execute(f"SELECT id, state FROM {_EVENTS} WHERE state <> 'quarantined'")
             rows = cursor.fetchall()
-            self._reopen(_EVENTS, rows)
+            self._state_changed(_EVENTS, rows)
             for event_id, state in rows:
                 self.stored_at.setdefault(event_id, now)
                 if state != "pending":
                     self.applied.setdefault(event_id, self._moment)
         if _CHANGES in tables:
             cursor.execute(f"SELECT id, state FROM {_CHANGES} WHERE event_id IS NULL")
-            self._reopen(_CHANGES, cursor.fetchall())
+            self._state_changed(_CHANGES, cursor.fetchall())
         if _CALLS in tables:
             cursor.execute(
                 f"SELECT id, what, object_id FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched]
@@ -149,14 +152,16 @@ class Watch:
                     self.dispatched.setdefault(rest.partition(":")[0], self._moment)
         return done
 
-    def _reopen(self, table: str, rows: Iterable[tuple[Any, str]]) -> None:
-        done = self._done[table]
+    def _state_changed(self, table: str, rows: Iterable[tuple[Any, str]]) -> None:
+        states = self._states[table]
         for pk, state in rows:
-            if state == "done":
-                done.add(pk)
-            elif pk in done:
-                done.remove(pk)
+            before, states[pk] = states.get(pk), state
+            if state == before:
+                continue
+            if before == "done":
                 self.reopened[str(pk)] += 1
+            elif state == "applied" and before in ("pending", "held"):
+                self.let_go.append(str(pk))
 
     def fails(self, item: str) -> None:
         """A receiver of this item fails now, which may cost it one attempt."""

@@ -49,6 +49,8 @@ from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Pl
 from tests.simulation.watching import Watch
 
 ACCOUNT = "default"
+#: How the name of an actor begins who replays an item.
+REPLAY = "replay"
 API_KEY = "sk_test_simulation"
 #: The keys of other projects of the merchant's: of the same kind, and a live one.
 OTHER_KEYS = ("sk_test_another", "sk_live_another")
@@ -209,6 +211,9 @@ class World:
             for what in self.watch.inbox_changed(cursor, tables):
                 if actor is not None and what not in self._called_back:
                     self._callbacks_due[what] = actor
+            if actor is not None and actor.name.startswith(REPLAY):
+                for item in self.watch.let_go:
+                    self.violated("a person replays what is parked or done", item)
             for message in self.watch.charged(cursor, tables):
                 self.violated("a failure costs the item in hand an attempt", message)
             claims, wrong = self.watch.claims_changed(cursor, tables, set() if actor is None else actor.claims)
