@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from django.db import IntegrityError, router, transaction
+from django.db import router
 from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import projection
 from payments_integration.db.statements import insert_many
-from payments_integration.db.transactions import locked, repeatable
+from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.erasure.erasers import erasers
 from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
 from payments_integration.erasure.selection import Selection
@@ -99,15 +99,13 @@ def finish(account: str | None = None, *, thorough: bool = False) -> Erased:
 
 def _record(key: ObjectKey, actor: str) -> None:
     account, kind, object_id = key
-    request = Erasure.objects.filter(of_objects([key]))
-    if request.update(done_at=None):
-        return
-    try:
-        with transaction.atomic(using=router.db_for_write(Erasure)):
+
+    def write() -> None:
+        if not Erasure.objects.filter(of_objects([key])).update(done_at=None):
             row = Erasure(account=account, object_kind=kind, object_id=object_id, actor=actor[:255])
             insert_many([row], keys=False)
-    except IntegrityError:
-        pass  # another process was first
+
+    repeatable(write, using=router.db_for_write(Erasure))
 
 
 def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
@@ -153,7 +151,7 @@ def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
         if key[1] != Erasure.OPERATION:
             left += _erase_object(key, erased)
         if not left:
-            Erasure.objects.filter(of_objects([key]), done_at=None).update(done_at=timezone.now())
+            updated(Erasure.objects.filter(of_objects([key]), done_at=None), done_at=timezone.now())
 
 
 def _erase_object(key: ObjectKey, erased: Erased) -> int:
@@ -253,4 +251,4 @@ def _erase_quarantined(ids: set[str], erased: Erased) -> None:
     """Blank quarantined bodies. Their rows stay, so that the same bytes are not stored again."""
     for pk in sorted(ids):
         rows = Event.objects.filter(pk=pk, state=EventState.QUARANTINED)
-        erased.done["quarantined"] += rows.update(body=None, state=EventState.DONE, error=REMOVED)
+        erased.done["quarantined"] += updated(rows, body=None, state=EventState.DONE, error=REMOVED)

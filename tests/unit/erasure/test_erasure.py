@@ -13,6 +13,7 @@ from django.apps import apps
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db import IntegrityError, OperationalError
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -21,7 +22,7 @@ from payments_integration import erasure, health, inbox, projection, reconciliat
 from payments_integration.contrib.backoffice import notes
 from payments_integration.contrib.backoffice.models import Note
 from payments_integration.enums import kind_of
-from payments_integration.erasure import Selection, UnknownObject
+from payments_integration.erasure import Selection, UnknownObject, removal
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown, ProviderError
 from payments_integration.models import (
     MIRRORS,
@@ -574,6 +575,25 @@ def test_an_erasure_can_be_interrupted_and_repeated(lives: dict[str, str], monke
     erasure.finish()
     assert traces() == []
     assert not Erasure.objects.filter(done_at=None).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [OperationalError("database is locked"), IntegrityError("another was first")])
+def test_a_request_is_recorded_after_a_conflict(
+    woken: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    rows.payment(payer=PAYER)
+    errors, insert = [error], removal.insert_many
+
+    def conflict_first(new: Any, **options: Any) -> None:
+        if errors:
+            raise errors.pop()
+        insert(new, **options)
+
+    monkeypatch.setattr(removal, "insert_many", conflict_first)
+    erase(ids=(Payment.objects.get().pk,))
+    assert Payment.objects.get().payer is None
+    assert Erasure.objects.get().done_at is not None
 
 
 def test_one_object_is_erased_in_one_transaction(woken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
