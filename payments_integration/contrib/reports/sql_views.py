@@ -107,9 +107,10 @@ def using() -> str:
     return router.db_for_write(Payment)
 
 
-def has_tables(alias: str) -> bool:
-    """Return True if all tables of the views exist."""
-    return {view.model._meta.db_table for view in VIEWS} <= {*connections[alias].introspection.table_names()}
+def with_tables(alias: str) -> list[View]:
+    """Return the views whose tables exist. SQLite would create the others too, and refuse to read them."""
+    tables = {*connections[alias].introspection.table_names()}
+    return [view for view in VIEWS if view.model._meta.db_table in tables]
 
 
 def select_sql(view: View, alias: str) -> str:
@@ -141,11 +142,15 @@ def create_statement(view: View, alias: str) -> str:
     return f"CREATE VIEW {connections[alias].ops.quote_name(view.name)} AS {select_sql(view, alias)}"
 
 
-def create(alias: str, rights: Iterable[str] = ()) -> None:
-    """Create the views, or bring them up to date. On PostgreSQL, rights are kept, and ``rights`` are granted too."""
+def create(alias: str, views: Iterable[View] | None = None, rights: Iterable[str] = ()) -> None:
+    """Create these views (None: all), or bring them up to date.
+
+    On PostgreSQL, rights are kept, and ``rights`` are granted too.
+    """
+    views = VIEWS if views is None else views
     with _together(alias):
         before = drop(alias)
-        _execute(alias, *(create_statement(view, alias) for view in VIEWS), *before, *rights)
+        _execute(alias, *(create_statement(view, alias) for view in views), *before, *rights)
 
 
 def drop(alias: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ def test_tables_that_the_views_do_not_fit_end_no_migration(
     assert "The views for reports were not created" in caplog.text or connection.vendor == "sqlite"
     with pytest.raises(DatabaseError):
         read()
+
+
+def test_a_view_whose_table_comes_later_costs_no_other_view(later: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For instance that of an app which is installed and not migrated."""
+    model: Any = SimpleNamespace(_meta=SimpleNamespace(app_label="absent", db_table="absent"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sql_views, "VIEWS", (*VIEWS, sql_views.View("payments_v_absent", model, ("id",))))
+        migrate(APP)
+        assert [int(row[0]) for row in read()] == [1250]
+        assert sql_views.problems("default") == ["payments_v_absent does not exist"]
 
 
 @pytest.fixture
