@@ -153,7 +153,7 @@ class Settings:
         """Return the account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
         try:
             return self.ACCOUNTS[alias]
-        except KeyError:
+        except (KeyError, TypeError):  # TypeError: a list, for instance
             known = ", ".join(sorted(self.ACCOUNTS)) or "none"
             raise ImproperlyConfigured(
                 f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or name one of these.'

@@ -49,6 +49,7 @@ from payments_integration.models import (
     StatusChange,
     WebhookEndpoint,
 )
+from payments_integration.models.base import Row
 from payments_integration.signals import event_received, refuse_async, status_changed
 
 #: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
@@ -152,7 +153,7 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
             times as fast; after a failure in it, the function is called again for events that had not failed.
 
     Raises:
-        TypeError: There is no pattern, or the function is ``async def``.
+        TypeError: There is no pattern, or the function is ``async def`` or a generator.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
@@ -218,14 +219,25 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
 
     Args:
         model: A mirrored model with a status, such as Payment.
-        statuses: None given: any status.
+        statuses: One or several, each as an argument of its own. None given: any status.
         database_only: As for ``on_event``.
 
     Raises:
-        TypeError: ``model`` is no class, or the function is ``async def``.
+        TypeError: ``model`` is no mirrored model with a status, a status is no text, or the function is ``async def``
+            or a generator.
     """
-    if not isinstance(model, type):
-        raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')
+    # The mirror is sent as its own model, never as a proxy.
+    if isinstance(model, type) and issubclass(model, Row):
+        model = model._meta.concrete_model or model
+    if model not in MIRRORS.values() or not hasattr(model, "Status"):
+        raise TypeError(
+            f'on_status() takes a mirrored model with a status, e.g. @on_status(Payment, "succeeded"), not {model!r}'
+        )
+    if not all(isinstance(status, str) for status in statuses):
+        raise TypeError(
+            'on_status() takes each status as an argument of its own: @on_status(Payment, "succeeded", "overpaid"), '
+            f"not {statuses!r}"
+        )
 
     def wants(status: str) -> bool:
         return not statuses or status in statuses

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutine
+from inspect import isasyncgenfunction, iscoroutine, isgeneratorfunction
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -21,14 +21,15 @@ _WRITE_INSTEAD = (
 
 
 def refuse_async(receiver: Callable[..., Any]) -> None:
-    """Raise TypeError if calling the receiver only makes a coroutine, as with ``async def``."""
+    """Raise TypeError if calling the receiver only makes a coroutine, as with ``async def``, or a generator."""
     function: Any = receiver
     while isinstance(function, partial):
         function = function.func
-    if any(
-        iscoroutinefunction(called) or isasyncgenfunction(called) for called in (function, type(function).__call__)
-    ):
+    called = (function, type(function).__call__)
+    if any(iscoroutinefunction(each) or isasyncgenfunction(each) for each in called):
         raise TypeError(f"{receiver!r} is async. {_WRITE_INSTEAD}")
+    if any(isgeneratorfunction(each) for each in called):
+        raise TypeError(f"{receiver!r} has a yield: calling it runs nothing. Write it without one.")
 
 
 class SynchronousSignal(Signal):

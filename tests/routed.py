@@ -117,6 +117,44 @@ def check() -> list[str]:
         wrong.append(f"the views are {views}")
     if transaction.get_connection("default").in_atomic_block:
         wrong.append("a transaction was left open")
+    wakeup.set_hook(None)
+    return wrong + call_services()
+
+
+def call_services() -> list[str]:
+    """What is wrong with calls: what they return must come from where it was written."""
+    from django.db import transaction  # noqa: PLC0415
+
+    from payments_integration import services  # noqa: PLC0415
+    from payments_integration.exceptions import TransactionRefused  # noqa: PLC0415
+    from payments_integration.models import Operation  # noqa: PLC0415
+    from payments_integration.testing import ProviderSandbox  # noqa: PLC0415
+
+    wrong: list[str] = []
+    arguments = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+    with ProviderSandbox() as sandbox:
+        payment = services.create_payment(**arguments)
+        sandbox.engine.pay(payment.pk)
+        if services.refresh(payment).status != "succeeded":
+            wrong.append(f"a refresh says {payment.status}")
+        refund = services.create_refund(payment, amount=300)
+        if refund.payment is None or refund.payment.status != "succeeded":
+            wrong.append(f"a refund is of {refund.payment}")
+        operation = services.defer(services.create_payment, **arguments)
+        if operation.state != "done":
+            wrong.append(f"a deferred call is {operation.state}")
+        before = Operation.objects.count()
+        try:
+            with transaction.atomic(using="default"):
+                services.defer(services.create_payment, **arguments)
+        except TransactionRefused as error:
+            wrong += [] if "using='money'" in str(error) else [str(error)]
+        else:
+            wrong.append("a call is deferred in a transaction that does not hold its record")
+        if Operation.objects.count() != before:
+            wrong.append("what was refused is recorded")
+        with transaction.atomic(using="default"), transaction.atomic(using="money"):
+            services.defer(services.create_payment, **arguments)
     return wrong
 
 

@@ -75,7 +75,8 @@ class PayoutInput(_CreationInput):
 
 
 class RefundOfPaymentInput(serializers.Serializer[Any]):
-    amount = _amount("All that can still be refunded if left out.", required=False, allow_null=True)
+    # Not null: a number that a form could not read becomes null in JSON, and all would be refunded.
+    amount = _amount("All that can still be refunded if left out.", required=False)
     destination = DestinationInput(
         required=False,
         allow_null=True,

@@ -331,6 +331,22 @@ def refuse_transaction(function: str) -> None:
         )
 
 
+def refuse_transaction_elsewhere() -> None:
+    """Raise TransactionRefused if only another database than the ledger's has a transaction, which may be rolled back.
+
+    The call would be recorded at once, and sent even if what it belongs to is rolled back.
+    """
+    ours = ledger_database()
+    for connection in connections.all(initialized_only=True):
+        if connection.alias != ours and is_nested(connection.alias):
+            raise TransactionRefused(
+                f"services.defer is called in a transaction of the database {connection.alias!r}, and its record is "
+                f"in {ours!r}: it would be sent even if that transaction is rolled back. Call it within "
+                f"transaction.atomic(using={ours!r}), which decides then, or in a callback of "
+                f"transaction.on_commit(…, using={connection.alias!r})."
+            )
+
+
 #: How far the clocks of our machines may differ, and how far one of them may be set back.
 CLOCK_SLACK = timedelta(minutes=5)
 

@@ -28,7 +28,8 @@ class PrimaryManager(models.Manager[ModelT], Generic[ModelT]):
     """
 
     def get_queryset(self) -> models.QuerySet[ModelT]:
-        return super().get_queryset().using(router.db_for_write(self.model))
+        rows = super().get_queryset()
+        return rows if self._db else rows.using(router.db_for_write(self.model))
 
     if TYPE_CHECKING:
         # for type checkers without Django's types
@@ -47,6 +48,8 @@ class Row(models.Model):
 
     class Meta:
         abstract = True
+        # ``refresh_from_db``, deferred fields and foreign keys read through this manager.
+        base_manager_name = "objects"
 
 
 class Claimable(Row):

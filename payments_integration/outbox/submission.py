@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf, permissions, projection, wakeup
 from payments_integration.client import LatestAnswer, get_client
 from payments_integration.db.claims import ClaimLost
-from payments_integration.db.transactions import in_transaction, ledger_database
+from payments_integration.db.transactions import in_transaction, ledger_database, refuse_transaction_elsewhere
 from payments_integration.exceptions import (
     IdempotencyMismatch,
     NoAnswer,
@@ -83,6 +83,8 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     if precondition is not None and not precondition.when_deferred:
         precondition = None
     within = in_transaction()
+    if not within:
+        refuse_transaction_elsewhere()
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
     if known is not None and not known.has_free_key:

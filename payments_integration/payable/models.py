@@ -301,6 +301,14 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             obj=model,
             id=f"{ID}.E020",
         )
+    reference = None if missing else model._meta.get_field(model.merchant_reference_field)
+    if reference is not None and reference.is_relation and reference.attname != model.merchant_reference_field:
+        yield checks.Error(
+            f"merchant_reference_field names the relation {reference.name!r}, whose value is an object.",
+            hint=f'Name its column: merchant_reference_field = "{reference.attname}".',
+            obj=model,
+            id=f"{ID}.E020",
+        )
     yield from prices.problems(model)
     yield from _wrong_condition(model)
     yield from _whole_units(model)

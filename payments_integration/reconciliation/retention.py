@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from django.db import router
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, ForeignObjectRel, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, erasure
@@ -52,8 +52,12 @@ def prune(
     if dry_run:
         # Count as the pruning reads: for a COUNT the planner, which expects many rows, would read the whole table.
         return {name: sum(map(len, _pages(job.rows, job.when))) for name, job in jobs.items()}
-    counts = {name: _prune(job, partial(progress, name)) for name, job in jobs.items()}
-    counts["erased"] = erasure.finish(account, thorough=True).done.total()
+    counts: dict[str, int] = {}
+    try:
+        for name, job in jobs.items():
+            counts[name] = _prune(job, partial(progress, name))
+    finally:
+        counts["erased"] = erasure.finish(account, thorough=True).done.total()
     return counts
 
 
@@ -77,7 +81,9 @@ def _jobs(account: str | None) -> dict[str, _Job]:
         # The row is how a second delivery is recognised, so it stays while the provider may still deliver the event.
         "events": _Job(
             _done(account).filter(
-                created_at__lt=_before(settings.EVENT_DAYS), received_at__lt=_before(conf.MIN_EVENT_DAYS)
+                *_unless_referred_to(),
+                created_at__lt=_before(settings.EVENT_DAYS),
+                received_at__lt=_before(conf.MIN_EVENT_DAYS),
             ),
             "created_at",
             deleted,
@@ -99,6 +105,14 @@ def _prune(job: _Job, progress: Callable[[int], object]) -> int:
 def _done(account: str | None) -> QuerySet[Event]:
     done = Event.objects.filter(state=EventState.DONE)
     return done if account is None else done.filter(account=account)
+
+
+def _unless_referred_to() -> Iterator[Any]:
+    """Leave out events to which a row of another app refers: the database would refuse to delete the whole batch."""
+    for relation in Event._meta.get_fields(include_hidden=True):
+        if isinstance(relation, ForeignObjectRel) and getattr(relation.field, "db_constraint", False):
+            rows = relation.related_model._base_manager.filter(**{relation.field.name: OuterRef("pk")})
+            yield ~Exists(rows)
 
 
 def _before(days: int) -> datetime:

@@ -199,7 +199,10 @@ class Validator:
         """Return an idempotency key; "" for None."""
         if value is None:
             return ""
-        if not isinstance(value, str) or not IDEMPOTENCY_KEY.fullmatch(value):
+        if not isinstance(value, str):
+            self.fail(name, _("This must be text."))
+            return ""
+        if not IDEMPOTENCY_KEY.fullmatch(value):
             self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
             return ""
         return str(value)

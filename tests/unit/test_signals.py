@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.test.utils import isolate_apps
 
 from payments_integration import handlers, inbox
-from payments_integration.models import Event, EventState, Payment
+from payments_integration.models import Balance, Event, EventState, Payment
 from payments_integration.signals import SynchronousSignal, attention, event_received, status_changed
 from tests import factories
 
@@ -50,6 +52,43 @@ def test_async_handlers_are_refused_when_they_are_registered(name: str, monkeypa
     assert handlers.registered == []
     assert not event_received.has_listeners(Payment)
     assert not status_changed.has_listeners(Payment)
+
+
+def test_a_handler_with_a_yield_is_refused() -> None:
+    def deliver(**kwargs: Any) -> Any:
+        yield kwargs
+
+    for decorate in (handlers.on_event("payment.*"), handlers.on_status(Payment, "succeeded")):
+        with pytest.raises(TypeError, match="has a yield"):
+            decorate(deliver)
+
+
+@pytest.mark.parametrize("statuses", [["succeeded", "overpaid"], ("succeeded",), {"succeeded"}, None])
+def test_statuses_that_are_not_arguments_of_their_own_are_refused(statuses: Any) -> None:
+    with pytest.raises(TypeError, match="each status as an argument of its own"):
+        handlers.on_status(Payment, statuses)
+
+
+@pytest.mark.parametrize("model", ["Payment", Balance, Event, User, int])
+def test_a_model_without_a_mirrored_status_is_refused(model: Any) -> None:
+    with pytest.raises(TypeError, match="takes a mirrored model with a status"):
+        handlers.on_status(model, "succeeded")
+
+
+@isolate_apps("tests.factories.receivers")
+def test_a_handler_of_a_proxy_is_called_for_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ShopPayment(Payment):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    monkeypatch.setattr(handlers, "registered", [])
+
+    @handlers.on_status(ShopPayment, "succeeded")
+    def deliver(payment: Any, **kwargs: Any) -> None: ...
+
+    assert handlers.registered == [(deliver, Payment, ("succeeded",))]
+    assert status_changed.has_listeners(Payment)
 
 
 @pytest.mark.case(108)

@@ -193,7 +193,8 @@ def test_a_call_is_followed_to_its_request(recorder: Recorder) -> None:
     ]
     assert ("ServiceCall", "Sending", "Exchange") in recorder.within
     limits = {(fact.bucket, fact.remaining < fact.limit) for fact in recorder.of(telemetry.RateLimit)}
-    assert limits == {("read", True), ("write", True)}
+    # A process that has had an answer just now does not read before it writes.
+    assert {("write", True)} <= limits <= {("read", True), ("write", True)}
 
 
 @pytest.mark.django_db(transaction=True)

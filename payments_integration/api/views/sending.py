@@ -44,6 +44,9 @@ class SendingView(ApiView):
             accounts.require(self.request.user, body.get("account"))
         if body.get("account") is None:
             body.pop("account", None)
+        for name, value in body.items():
+            if value is None and not known[name].required and not known[name].allow_null:
+                raise errors.missing(name, str(known[name].error_messages["null"]))
         # The service reports missing parameters together with wrong ones.
         return {**{name: None for name, field in known.items() if field.required}, **body}
 

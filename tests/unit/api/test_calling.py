@@ -155,6 +155,7 @@ def test_a_payment_is_refunded(provider: ProviderSandbox, customer: Caller, staf
         ({"amount": 20000}, 422, "amount_out_of_range", "amount"),
         ({"amount": 0}, 400, "parameter_invalid", "amount"),
         ({"amount": "5"}, 400, "parameter_invalid", "amount"),
+        ({"amount": None}, 400, "parameter_missing", "amount"),
         ({"destination": DESTINATION}, 400, "parameter_invalid", "destination"),
         ({"payment_id": "pay_other"}, 400, "parameter_invalid", "payment_id"),
     ],

@@ -753,7 +753,7 @@ class TestHandlers:
             on_event()
         with pytest.raises(TypeError, match="event types"):
             on_event(len)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="a model first"):
+        with pytest.raises(TypeError, match="takes a mirrored model with a status"):
             on_status("succeeded")  # type: ignore[arg-type]
 
 

@@ -6,19 +6,21 @@ import io
 import threading
 from datetime import datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import DatabaseError, connection, models
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import conf, inbox, reconciliation, tasks
+from payments_integration import conf, erasure, inbox, reconciliation, tasks
 from payments_integration.models import AccountState, Event, EventState, Operation, ReconciliationRun, StatusChange
 from payments_integration.reconciliation import retention
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.factories import rows
+from tests.unit.management.test_forget import parcels
 
 pytestmark = pytest.mark.django_db
 
@@ -102,6 +104,27 @@ def test_history_and_operations_are_never_pruned() -> None:
     assert StatusChange.objects.count() == Operation.objects.count() == 1
     assert rows.BalanceChange.objects.count() == 2
     assert bytes(Operation.objects.get().body or b"")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_to_which_a_row_of_the_site_refers_stays_and_the_others_go() -> None:
+    with parcels(event=models.ForeignKey(Event, models.CASCADE)) as parcel:
+        kept, _ = event(401), event(402)
+        parcel.objects.create(event=kept)
+        assert "1 events deleted" in run()
+        assert [row.pk for row in Event.objects.all()] == [kept.pk]
+        parcel.objects.all().delete()
+
+
+def test_erasures_are_finished_although_pruning_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    event(401)
+    finished: list[Any] = []
+    real = erasure.finish
+    monkeypatch.setattr(erasure, "finish", lambda *args, **options: finished.append(options) or real(*args, **options))
+    monkeypatch.setattr(retention, "deleted", mock.Mock(side_effect=DatabaseError("refused")))
+    with pytest.raises(DatabaseError):
+        reconciliation.prune()
+    assert finished == [{"thorough": True}]
 
 
 def test_pruning_one_account_leaves_the_others() -> None:

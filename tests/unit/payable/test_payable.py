@@ -657,6 +657,27 @@ def test_options_that_name_missing_fields_are_check_errors() -> None:
 
 
 @isolate_apps("tests.factories.receivers")
+def test_a_reference_that_is_a_relation_is_a_check_error() -> None:
+    class Related(Payable):
+        cart = models.OneToOneField("auth.User", models.CASCADE)
+        merchant_reference_field = "cart"
+
+        class Meta:
+            app_label = "receivers"
+
+    class ByColumn(Payable):
+        cart = models.OneToOneField("auth.User", models.CASCADE)
+        merchant_reference_field = "cart_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    problem = next(message for message in Related.check() if message.id == "payments_integration.E020")
+    assert "cart_id" in str(problem.hint)
+    assert "E020" not in found_ids(ByColumn)
+
+
+@isolate_apps("tests.factories.receivers")
 def test_amounts_in_whole_units_are_warned_about() -> None:
     class Guessed(Payable):
         number = models.CharField(max_length=9, unique=True)
