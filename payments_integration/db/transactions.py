@@ -338,13 +338,18 @@ def refuse_transaction_elsewhere() -> None:
     """
     ours = ledger_database()
     for connection in connections.all(initialized_only=True):
-        if connection.alias != ours and is_nested(connection.alias):
+        # A transaction of a replica, to which no model is written, decides about nothing.
+        if connection.alias != ours and is_nested(connection.alias) and _is_written_to(connection.alias):
             raise TransactionRefused(
                 f"services.defer is called in a transaction of the database {connection.alias!r}, and its record is "
                 f"in {ours!r}: it would be sent even if that transaction is rolled back. Call it within "
                 f"transaction.atomic(using={ours!r}), which decides then, or in a callback of "
                 f"transaction.on_commit(…, using={connection.alias!r})."
             )
+
+
+def _is_written_to(alias: str) -> bool:
+    return any(router.db_for_write(model) == alias for model in apps.get_models())
 
 
 #: How far the clocks of our machines may differ, and how far one of them may be set back.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import Exists, ForeignObjectRel, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -53,11 +53,15 @@ def prune(
         # Count as the pruning reads: for a COUNT the planner, which expects many rows, would read the whole table.
         return {name: sum(map(len, _pages(job.rows, job.when))) for name, job in jobs.items()}
     counts: dict[str, int] = {}
-    try:
-        for name, job in jobs.items():
+    failed: DatabaseError | None = None
+    for name, job in jobs.items():
+        try:
             counts[name] = _prune(job, partial(progress, name))
-    finally:
-        counts["erased"] = erasure.finish(account, thorough=True).done.total()
+        except DatabaseError as error:  # the other jobs, and the erasures, do not wait for it
+            failed = error
+    counts["erased"] = erasure.finish(account, thorough=True).done.total()
+    if failed is not None:
+        raise failed
     return counts
 
 
