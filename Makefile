@@ -42,7 +42,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: help demo test lint format clean environment
 .PHONY: test-flows test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix constraints cases simulate simulate-record mutants fuzz load
-.PHONY: test-pgbouncer test-outages failover galera patroni restore upgrade replica growth workers bench
+.PHONY: test-pgbouncer test-galera test-outages failover galera patroni restore upgrade replica growth workers bench
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -67,6 +67,9 @@ test-mariadb: $(VENV)/.ready-mysql ## The tests that depend on the database, on 
 
 test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a new PostgreSQL
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
+
+test-galera: $(VENV)/.ready-mysql ## The same on one node of a Galera cluster of three
+	$(RUN) -m tests.clusters galera -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
 test-outages: $(VENV)/.ready-brokers $(VENV)/.ready-mysql ## Failover, Galera, Patroni, restore, upgrade, replica, and load through PgBouncer, each small
 	$(RUN) -m pytest tests/systems/outages
@@ -110,7 +113,7 @@ test-feeds: $(FEEDS)/.ready ## The app of docs/reports.md: Kafka, SNS and a ware
 test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
 	$(RUN) -m pytest tests/projects/foreign $(if $(SITE),-k "$(SITE)")
 
-matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours; writes docs/upgrading.md
+matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours; writes tests/versions.md
 	RECORD_VERSIONS=1 $(BIN)/nox -s matrix
 
 constraints: $(VENV)/.ready-dev ## Write .ci/constraints.txt, the versions of LOCKED=1, from what is newest now

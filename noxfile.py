@@ -95,7 +95,7 @@ def extras(session: nox.Session, extra: str, dependencies: str) -> None:
 
 
 def record(session: nox.Session, *what: str) -> None:
-    """Write into docs/upgrading.md that this passed today, as ``make matrix`` asks for."""
+    """Write into tests/versions.md that this passed today, as ``make matrix`` asks for."""
     if os.environ.get("RECORD_VERSIONS"):
         session.run("python", "-m", "tests.versions", *what)
 

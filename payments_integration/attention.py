@@ -6,7 +6,6 @@ A call is recorded in the transaction of what it is about, and sent after its co
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +23,10 @@ from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import deleted
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.models import DueAttention, Event
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 _WORKER = (
@@ -52,7 +52,7 @@ ACTIONS: dict[Reason, str] = {
     "or another installation uses the API key (give it its own); until then, look in the provider's dashboard before "
     "you approve or send",
     Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
-    Reason.PAID_TWICE: "refund the surplus (admin: Orders and payments that do not match)",
+    Reason.PAID_TWICE: "refund the surplus (admin: To do)",
     Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",
     Reason.DISPATCH_PARKED: "fix the receiver (admin: Events and Status changes, state parked, show the traceback), "

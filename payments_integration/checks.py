@@ -14,15 +14,17 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
-from django.urls import NoReverseMatch, get_script_prefix, reverse
+from django.db.models.signals import post_save, pre_save
+from django.urls import NoReverseMatch
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers, reconciliation, site_urls
 from payments_integration.attention import ACTIONS
 from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.models import Event, WebhookEndpoint
+from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
+from payments_integration.schedule import EXPIRES, LIMITS
 from payments_integration.signals import Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
@@ -61,7 +63,8 @@ def check_settings(**options: Any) -> Messages:
     """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. E017: a misspelt environment variable.
     E024: WAKE_UP would never be called.
     W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
-    REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app.
+    REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app. W027: an annotation limits
+    the rate of the tasks. W028: or their time.
     """
     raw = getattr(settings, conf.NAME, {})
     problems = list(conf.problems(raw))
@@ -97,6 +100,20 @@ def check_settings(**options: Any) -> Messages:
             "lost stays unprocessed.",
             hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
             "(payments_integration.schedule). Silence this check if the schedule is stored elsewhere.",
+        )
+    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery" and (limited := _rate_limited()):
+        yield _warning(
+            "W027",
+            f"CELERY_TASK_ANNOTATIONS limits the rate of {', '.join(limited)}: while messages come faster, they "
+            "expire before they may run, and nothing is processed.",
+            hint=f'Limit your own tasks by name, or add "{ID}.tasks.{limited[0]}": {{"rate_limit": "0"}} to it, and '
+            "the same for each of these.",
+        )
+    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery" and (cut := _cut_short()):
+        yield _warning(
+            "W028",
+            f"CELERY_TASK_ANNOTATIONS limits the time of {', '.join(cut)}: a sweep that takes longer never ends.",
+            hint="Limit your own tasks by name, or by CELERY_TASK_TIME_LIMIT, which does not affect these.",
         )
 
 
@@ -160,17 +177,26 @@ _UTC = ("UTC", "Etc/UTC")
 
 @_listed
 def check_webhook_urls(**options: Any) -> Messages:
-    """E015: a webhook URL is missing from the URLconf, or another route takes its deliveries."""
+    """E015: a webhook URL is missing from the URLconf, or another route takes its deliveries.
+
+    W018: it begins with a language.
+    """
     if not getattr(settings, "ROOT_URLCONF", None):
         return
     for name, arguments in ((f"{ID}:webhook", {}), (f"{ID}:webhook-account", {"account": conf.DEFAULT_ACCOUNT})):
         try:
-            url = reverse(name, kwargs=arguments)
+            url = site_urls.path_of(name, kwargs=arguments)
         except NoReverseMatch:
             what = f"The webhook URL {name} is not in the URLconf: no delivery can arrive."
             hint = 'Add path("payments/", include("payments_integration.urls")) to urlpatterns of ROOT_URLCONF.'
         else:
-            target = site_urls.target("/" + url.removeprefix(get_script_prefix()))
+            if not arguments and site_urls.depends_on_language(name):
+                yield _warning(
+                    "W018",
+                    f"The webhook URL {url} begins with a language: a delivery to an address without one is lost.",
+                    hint='Move path(…, include("payments_integration.urls")) out of i18n_patterns().',
+                )
+            target = site_urls.target(url)
             if target.account is not None:
                 continue
             what = f"The webhook URL {url} leads to another view ({target.view or 'none'}): no delivery can arrive."
@@ -255,7 +281,18 @@ def _unusable(path: str, method: str) -> str:
 
 @_listed
 def check_handlers(**options: Any) -> Messages:
-    """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``."""
+    """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``.
+
+    W017: a receiver of Django's ``pre_save`` or ``post_save`` waits for a mirror, which events write without them.
+    """
+    for mirror in MIRRORS.values():
+        # Receivers for every model, such as an audit log's, are not meant for payments alone.
+        if any(key[1] == id(mirror) for signal in (pre_save, post_save) for key, *_ in signal.receivers):
+            yield _warning(
+                "W017",
+                f"A receiver of pre_save or post_save for {mirror.__name__} does not see what events write.",
+                hint="Use on_status, on_event or signals.on_mirror_written.",
+            )
     for handler, model, names in handlers.registered:
         where = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
         known = EVENT_TYPES if model is None else getattr(getattr(model, "Status", None), "values", ())
@@ -281,9 +318,12 @@ def _unscheduled(raw: Any) -> str:
     if raw.get("PROCESSING") != "celery":
         return ""
     schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
-    entries = [entry for entry in schedule.values() if entry.get("task") == f"{ID}.tasks.process_events"]
+    # Celery also takes its own objects (celery.beat.ScheduleEntry), which have these as attributes.
+    entries = [entry if isinstance(entry, Mapping) else vars(entry) for entry in schedule.values()]
     scheduled = {
-        (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None) for entry in entries
+        (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None)
+        for entry in entries
+        if entry.get("task") == f"{ID}.tasks.process_events"
     }
     if None in scheduled:
         return ""
@@ -293,6 +333,30 @@ def _unscheduled(raw: Any) -> str:
     return (
         ", ".join(repr(alias) for alias in accounts if alias not in scheduled) if isinstance(accounts, Mapping) else ""
     )
+
+
+def _annotated(option: str) -> dict[str, Any]:
+    """Return what annotations give the app's tasks, by task. Celery applies "*", then what names the task."""
+    annotations = getattr(settings, "CELERY_TASK_ANNOTATIONS", None) or ()
+    found: dict[str, Any] = {}
+    for annotation in annotations if isinstance(annotations, list | tuple) else [annotations]:
+        if isinstance(annotation, Mapping):
+            for task in EXPIRES:
+                for name in ("*", f"{ID}.tasks.{task}"):
+                    found[task] = (annotation.get(name) or {}).get(option, found.get(task))
+    return found
+
+
+def _rate_limited() -> list[str]:
+    return [task for task, limit in _annotated("rate_limit").items() if limit not in (None, 0, "0")]
+
+
+def _cut_short() -> list[str]:
+    """Return the app's tasks that annotations give a shorter time than they may need."""
+    found: set[str] = set()
+    for option in ("soft_time_limit", "time_limit"):
+        found |= {task for task, limit in _annotated(option).items() if limit and limit < LIMITS[task]}
+    return [task for task in LIMITS if task in found]
 
 
 @_listed
@@ -490,6 +554,8 @@ def check_accounts(databases: Collection[str] | None = None, **options: Any) -> 
     """
     if not databases or router.db_for_read(Event) not in databases or _settings_are_wrong():
         return
+    if AccountState._meta.db_table not in connections[router.db_for_read(AccountState)].introspection.table_names():
+        return  # before the first migrate, or after one that removed the core's tables and left an optional app's
     # Not imported at the start: only these checks read the mirror.
     from payments_integration import projection  # noqa: PLC0415
 

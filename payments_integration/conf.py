@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import difflib
 import hashlib
@@ -264,8 +263,15 @@ def current() -> Settings:
     for problem in problems(raw):
         raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
     parsed = _parse(raw)
-    _cache = (copy.deepcopy(raw), parsed)
+    _cache = (_copied(raw), parsed)
     return parsed
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of the setting, to notice a change in place. A read-only mapping cannot be copied as it is."""
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return list(value) if isinstance(value, list) else value
 
 
 def account(alias: str = DEFAULT_ACCOUNT) -> Account:
@@ -337,7 +343,8 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
 
     Args:
         prefix: How the variables' names begin.
-        env_file: Variables missing from the environment are looked up in this file, if it exists.
+        env_file: Variables missing from the environment are looked up in this file, if it exists. A relative path
+            begins in the working directory: give ``BASE_DIR / ".env"`` if the process may start elsewhere.
 
     Returns:
         The setting's value.

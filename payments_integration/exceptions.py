@@ -41,15 +41,21 @@ class ProviderError(PaymentsError):
     def __init__(
         self,
         message: str = "",
+        copied: dict[str, Any] | None = None,
         *,
-        status_code: int,
-        code: str,
+        status_code: int = 0,
+        code: str = "",
         request_id: str = "",
         param: str | None = None,
         type: str | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(message)
+        if copied is not None:
+            # From ``args``: Celery's results carry nothing else.
+            self.__init__(message, **copied)  # type: ignore[misc]
+            return
+        values = {"status_code": status_code, "code": code, "request_id": request_id, "param": param}
+        super().__init__(message, {**values, "type": type, "retry_after": retry_after})
         self.message = message
         self.status_code = status_code
         self.code = code
@@ -67,15 +73,6 @@ class ProviderError(PaymentsError):
     def fields(self) -> dict[str, Any]:
         """Return the error envelope and the HTTP status, as the ledger stores them: see :func:`provider_error`."""
         return {name: getattr(self, name) for name in (*REFUSAL_CODES, *_REFUSAL_TEXTS)}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.__dict__))
-
-
-def _rebuild(cls: type[ProviderError], message: str, state: dict[str, Any]) -> ProviderError:
-    error = cls(message, status_code=state["status_code"], code=state["code"])
-    error.__dict__.update(state)
-    return error
 
 
 class InvalidRequest(ProviderError):
@@ -236,7 +233,33 @@ class PagingError(PaymentsError):
     """A list of the provider does not advance: reading on would not end, or would skip objects."""
 
 
-class OutcomeUnknown(PaymentsError):
+class _OfOperation(PaymentsError):
+    """An error about one operation. A copy by pickle or through Celery carries the operation's id, not its data.
+
+    ``args`` are the id and the message. Celery makes a copy by ``cls(*args)``.
+    """
+
+    def __init__(self, operation: Any, message: str) -> None:
+        self._row = None if isinstance(operation, str) else operation
+        super().__init__(operation if self._row is None else operation.pk, message)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self.args, {"was_repeated": self.was_repeated})
+
+    @property
+    def operation(self) -> Any:
+        """The row of the ledger. A copy reads it."""
+        if self._row is None:
+            from django.apps import apps  # noqa: PLC0415  (this module is imported without Django too)
+
+            self._row = apps.get_model("payments_integration", "Operation").objects.get(pk=self.args[0])
+        return self._row
+
+
+class OutcomeUnknown(_OfOperation):
     """The request may have reached the provider; ``operation`` is kept and is being resolved.
 
     Money may still move after this error and after :class:`ApprovalRequired`, and after no other, but for
@@ -249,13 +272,16 @@ class OutcomeUnknown(PaymentsError):
         operation (Operation): The row of the ledger.
     """
 
-    def __init__(self, operation: Any, last: BaseException | None = None) -> None:
+    def __init__(self, operation: Any, last: BaseException | str | None = None) -> None:
+        if isinstance(last, str):
+            super().__init__(operation, last)
+            return
         happened = f" {_last(last)}" if last is not None else ""
         super().__init__(
+            operation,
             f"The outcome of operation {operation.pk} ({operation.operation}) is not known yet.{happened} "
-            f"{_next(operation)} Do not repeat the call with another key."
+            f"{_next(operation)} Do not repeat the call with another key.",
         )
-        self.operation = operation
 
 
 def _last(error: BaseException) -> str:
@@ -279,7 +305,7 @@ def _next(operation: Any) -> str:
     return f"The app sends it again with the same key, or looks it up,{at or ' soon'}."
 
 
-class ApprovalRequired(PaymentsError):
+class ApprovalRequired(_OfOperation):
     """The operation is recorded and waits for the approval of another person; nothing was sent.
 
     ``services.approve`` sends it and ``services.reject`` closes it. Until then, the same call with the same key raises
@@ -289,29 +315,28 @@ class ApprovalRequired(PaymentsError):
         operation (Operation): The row of the ledger.
     """
 
-    def __init__(self, operation: Any) -> None:
-        super().__init__(f"operation {operation.pk} ({operation.operation}) waits for approval")
-        self.operation = operation
+    def __init__(self, operation: Any, message: str = "") -> None:
+        super().__init__(operation, message or f"operation {operation.pk} ({operation.operation}) waits for approval")
 
 
 class IdempotencyMismatch(PaymentsError):
     """This idempotency key was used before for a different call; nothing was sent."""
 
 
-class OperationClosed(PaymentsError):
+class OperationClosed(_OfOperation):
     """A person closed this operation, or it was closed before it was sent. It did not happen and will not.
 
     Attributes:
         operation (Operation): The row of the ledger.
     """
 
-    def __init__(self, operation: Any, message: str) -> None:
-        super().__init__(message)
-        self.operation = operation
-
 
 class TransactionRefused(PaymentsError):
     """A call that sends a request was made inside a database transaction; use ``services.defer`` there."""
+
+
+class StaleRow(PaymentsError):
+    """A row of this app was saved from an instance that is older than the row. Nothing was written."""
 
 
 class SignatureError(PaymentsError):

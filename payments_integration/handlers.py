@@ -16,6 +16,7 @@ that the provider added later, write ``# type: ignore`` behind it; ``manage.py c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeVar, overload
@@ -153,7 +154,7 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
             times as fast; after a failure in it, the function is called again for events that had not failed.
 
     Raises:
-        TypeError: There is no pattern, or the function is ``async def`` or a generator.
+        TypeError: There is no pattern; the function is ``async def`` or a generator, or cannot be called like this.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
@@ -163,6 +164,7 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
 
     def decorate(handler: Handler) -> Handler:
         refuse_async(handler)
+        _refuse_uncallable(handler, EventHandler, "def handler(event, instance, **kwargs)")
 
         def receiver(sender: type[Any], event: Any, is_stale: bool, **kwargs: Any) -> Any:
             if (is_stale and not include_stale) or not wants(event.type):
@@ -179,6 +181,28 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
         return handler
 
     return decorate
+
+
+def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str) -> None:
+    """Raise TypeError if the handler wants an argument that its protocol does not have: each call would fail.
+
+    That it does not take all arguments is a warning of the system checks (W006).
+    """
+    signature = inspect.signature(handler)
+    takes_any = inspect.Parameter.VAR_KEYWORD in {parameter.kind for parameter in signature.parameters.values()}
+    positional: list[str] = []
+    named: dict[str, None] = {}
+    for name, parameter in inspect.signature(protocol.__call__).parameters.items():
+        if name == "self":
+            continue
+        if parameter.kind == inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(name)
+        elif parameter.kind == inspect.Parameter.KEYWORD_ONLY and (takes_any or name in signature.parameters):
+            named[name] = None
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as error:
+        raise TypeError(f"{handler!r} cannot be called: {error}. Write it as {example}.") from None
 
 
 def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
@@ -223,8 +247,8 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
         database_only: As for ``on_event``.
 
     Raises:
-        TypeError: ``model`` is no mirrored model with a status, a status is no text, or the function is ``async def``
-            or a generator.
+        TypeError: ``model`` is no mirrored model with a status; a status is no text; the function is ``async def`` or
+            a generator, or cannot be called like this.
     """
     # The mirror is sent as its own model, never as a proxy.
     if isinstance(model, type) and issubclass(model, Row):
@@ -244,6 +268,7 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
 
     def decorate(handler: Handler) -> Handler:
         refuse_async(handler)
+        _refuse_uncallable(handler, StatusHandler, "def handler(instance, **kwargs)")
 
         def receiver(sender: type[Any], instance: Any, status: str, **kwargs: Any) -> Any:
             if not wants(status):

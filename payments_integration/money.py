@@ -212,7 +212,8 @@ def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
     pattern = parse_pattern(known.decimal_formats[None].pattern)
     pattern.frac_prec = (decimals, decimals)
     text: str = pattern.apply(value, known)
-    return text
+    # The sign that calculations and percentages have beside it. Files for programs are not written here.
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def _known(locale: str | None) -> Locale:

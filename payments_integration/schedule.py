@@ -24,6 +24,11 @@ _SECONDS = {
 #: By task: a message expires after this time, so that a worker that was down for a day does not find a day's worth of
 #: messages. It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
 EXPIRES = {task: max(seconds, 900.0) for task, seconds in _SECONDS.items()}
+#: By task: seconds after which Celery kills one that hangs. Tasks stop long before. A task that may have to read weeks
+#: of events or every object has the longer limit. A killed task loses nothing.
+LIMITS = {
+    task: 12 * 3600 if task in ("reconcile_events", "reconcile_objects", "prune") else 25 * 60 for task in _SECONDS
+}
 
 #: An entry for each task, named by it.
 BEAT_SCHEDULE: dict[str, dict[str, Any]] = {

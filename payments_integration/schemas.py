@@ -4,7 +4,7 @@ Shared by ``client`` (answers) and ``projection`` (events). Decoding is strict: 
 a zone, text is UTF-8, and no value is converted to another type. Malformed JSON raises :class:`WireError`. Unknown
 fields are kept in ``extra``, unknown statuses as they are.
 
-If a JSON object has the same key twice, the last one counts (case 16 of the reliability catalogue).
+If a JSON object has the same key twice, the last one counts (case 16 of the failure catalogue).
 """
 
 from __future__ import annotations

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -69,6 +73,7 @@ class Reason(StrEnum):
     """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
 
     # sent as ``attention``
+    DATABASE = "database"
     DEFERRED_REFUSED = "deferred_refused"
     DEFERRED_REJECTED = "deferred_rejected"
     ENDPOINT = "endpoint"
@@ -83,11 +88,11 @@ class Reason(StrEnum):
     PAID_TWICE = "paid_twice"
     PROVIDER_CLOCK = "provider_clock"
     SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)
+    SECRET_UNREADABLE = "secret_unreadable"  # noqa: S105  (a name)
     DISPATCH_PARKED = "dispatch_parked"
 
     # shown by ``payments_health`` alone
     API_KEY_REFUSED = "api_key_refused"
-    DATABASE = "database"
     DELIVERIES_MISSING = "deliveries_missing"
     ERASURE_UNFINISHED = "erasure_unfinished"
     EVENTS_PENDING = "events_pending"
@@ -102,7 +107,6 @@ class Reason(StrEnum):
     REMOVED_ACCOUNT = "removed_account"
     RUNS_FAIL = "runs_fail"
     RUNS_STOPPED = "runs_stopped"
-    SECRET_UNREADABLE = "secret_unreadable"  # noqa: S105  (a name)
     WATERMARK_OLD = "watermark_old"
 
 
@@ -180,29 +184,50 @@ def mirror_deleted(rows: Sequence[Any]) -> None:
         listener(rows)
 
 
-_dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)
-_caused_at: ContextVar[datetime | None] = ContextVar("payments_integration_caused_at", default=None)
+@dataclass
+class Cause:
+    """The event or change that receivers run for."""
+
+    #: The provider's time.
+    at: datetime | None = None
+    #: Returns the same whenever receivers run for it, also after a restored backup. None: not known.
+    name: Callable[[], str] | None = None
+    #: How often receivers have made each call.
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def key(self, call: str) -> str:
+        """Return a key for a call that has none, so that receivers that run again do not move money again.
+
+        ``call`` stands for the function and its arguments. Returns "" if the cause has no name.
+        """
+        if self.name is None:
+            return ""
+        self.calls[call] += 1
+        parts = [self.name(), call, self.calls[call]]
+        return f"handler-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+
+
+_cause: ContextVar[Cause | None] = ContextVar("payments_integration_cause", default=None)
+
+
+def cause() -> Cause | None:
+    """Return what receivers run for in this thread or task; None outside a receiver."""
+    return _cause.get()
 
 
 def is_dispatching() -> bool:
     """Return True if a receiver runs in this thread or task. ``services.defer`` then only records the operation."""
-    return _dispatching.get()
-
-
-def caused_at() -> datetime | None:
-    """Return the provider's time of the event or change whose receiver runs now; None outside a receiver."""
-    return _caused_at.get()
+    return _cause.get() is not None
 
 
 @contextmanager
-def dispatching(at: datetime | None = None) -> Iterator[None]:
+def dispatching(at: datetime | None = None, name: Callable[[], str] | None = None) -> Iterator[None]:
     """Mark the code within as a receiver that the inbox calls inside its transaction. Can be nested.
 
-    ``at`` is the provider's time of what it is called for.
+    ``at`` and ``name`` say what for, as in ``Cause``.
     """
-    token, token_at = _dispatching.set(True), _caused_at.set(at)
+    token = _cause.set(Cause(at, name))
     try:
         yield
     finally:
-        _dispatching.reset(token)
-        _caused_at.reset(token_at)
+        _cause.reset(token)

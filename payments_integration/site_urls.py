@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.urls import NoReverseMatch, Resolver404, resolve, reverse
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils import translation
 
 from payments_integration import conf
@@ -25,11 +25,11 @@ def path_of(name: str, *, language: str = "", **arguments: Any) -> str:
 
 
 def webhook_path(account: str) -> str:
-    """Return the path of the account's webhook view, in the active language; "": the URLconf does not have it."""
+    """Return the path of the account's webhook view, as ``path_of`` does; "": the URLconf does not have it."""
     is_default = account == conf.DEFAULT_ACCOUNT
     name = "webhook" if is_default else "webhook-account"
     try:
-        return reverse(f"payments_integration:{name}", kwargs={} if is_default else {"account": account})
+        return path_of(f"payments_integration:{name}", kwargs={} if is_default else {"account": account})
     except NoReverseMatch:
         return ""
 
@@ -41,10 +41,27 @@ class Target(NamedTuple):
     view: str
 
 
+def depends_on_language(name: str, **arguments: Any) -> bool:
+    """Return True if the view is within ``i18n_patterns``: its path begins with a language. Raises NoReverseMatch."""
+    paths = set()
+    for language, _ in settings.LANGUAGES:
+        with translation.override(language):
+            paths.add(reverse(name, **arguments))
+    return len(paths) > 1
+
+
+def without_script_prefix(path: str) -> str:
+    """Return the part of a path that URLconfs see: without FORCE_SCRIPT_NAME."""
+    prefix = get_script_prefix()
+    return f"/{path[len(prefix) :]}" if path.startswith(prefix) else path
+
+
 def target(path: str) -> Target:
-    """Return what answers a request for this path."""
+    """Return what answers a request for this path, in the language with which the path begins."""
+    inside = without_script_prefix(path)
     try:
-        match = resolve(path)
+        with translation.override(translation.get_language_from_path(inside) or settings.LANGUAGE_CODE):
+            match = resolve(inside)
     except Resolver404:
         return Target(None, "")
     # By name, because importing the view would import most of the app. A project may have decorated it.

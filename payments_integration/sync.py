@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from payments_integration import projection
@@ -22,8 +21,9 @@ from payments_integration.exceptions import (
     request_id_of,
 )
 from payments_integration.models import Balance, Refund, WebhookEndpoint
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A worker waits this many seconds for the rate limit before it postpones an object or operation.
 WORKER_WAIT = 3.0
@@ -78,13 +78,14 @@ def compare_key(account: str, *, deadline: float | None = None) -> None:
     """Ask for the newest mirrored objects under the account's new API key, and record if it is of their project.
 
     One object that the provider knows decides that it is. If it knows none of ``projection.COMPARED``, the key is of
-    another project. Fewer objects prove nothing, and the key is accepted. ``deadline`` (``time.monotonic()``): a
-    request is waiting; the next comparison of this process asks only for the objects that are left. Raises what a read
-    raises if nothing is decided. An object that cannot be read proves nothing, and the others are asked for.
+    another project. Fewer objects prove nothing, and the key is accepted, unless it filled the mirror of another
+    account: then two keys were swapped. ``deadline`` (``time.monotonic()``): a request is waiting; the next comparison
+    of this process asks only for the objects that are left. Raises what a read raises if nothing is decided. An object
+    that cannot be read proves nothing, and the others are asked for.
     """
     projection.put_off_comparison(account)
     newest = projection.newest_objects(account)
-    if len(newest) < projection.COMPARED:
+    if len(newest) < projection.COMPARED and not (newest and projection.is_key_of_another(account)):
         projection.accept_key(account)
         return
     client = unguarded_client(account)
@@ -116,6 +117,19 @@ def compare_key(account: str, *, deadline: float | None = None) -> None:
         return
     projection.put_off_comparison(account)
     raise undecided
+
+
+def is_any_known(account: str, objects: Iterable[tuple[str, str]]) -> bool:
+    """Return True if the provider knows one of these objects, each a kind and an id. Raises what a read raises."""
+    client = get_client(account)
+    for kind, object_id in objects:
+        try:
+            with at_most(COMPARE_SECONDS):
+                _GET[kind](client)(object_id, max_wait=WORKER_WAIT)
+        except NotFound:
+            continue
+        return True
+    return False
 
 
 def _concerns_every_object(error: PaymentsError) -> bool:

@@ -9,23 +9,21 @@ long pass. The tasks set their own time limits, because a shorter one of the pro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
 from celery import shared_task
+from celery.contrib.django.task import DjangoTask
 
 from payments_integration import conf, reconciliation, services
-from payments_integration.db.transactions import drop_broken_connections
-from payments_integration.schedule import EXPIRES
+from payments_integration.db.transactions import drop_broken_connections, is_nested, ledger_database
+from payments_integration.exceptions import TransactionRefused
+from payments_integration.runtime.logs import get_logger
+from payments_integration.schedule import EXPIRES, LIMITS
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-#: Seconds after which Celery kills a task that hangs; tasks stop long before. A killed task loses nothing.
-SHORT = 25 * 60
-#: The same for tasks that may have to read weeks of events or every object.
-LONG = 12 * 3600
 #: Each step of ``process_events`` stops after about this many seconds, and a new message at the end of the queue
 #: continues its work. So accounts take turns.
 TURN_SECONDS = 2.0
@@ -33,32 +31,42 @@ TURN_SECONDS = 2.0
 Work = Callable[..., None]
 
 
-def _task(limit: int) -> Callable[[Work], Any]:
-    def decorate(work: Work) -> Any:
-        @shared_task(  # type: ignore[arg-type]  # the types of Celery know no options beside named ones
-            bind=True,
-            ignore_result=True,
-            acks_late=False,
-            expires=EXPIRES[work.__name__],  # django-celery-beat ignores the schedule's
-            soft_time_limit=limit,
-            time_limit=limit,
-        )
-        @wraps(work)
-        def run(task: Any, account: str | None = None, **options: Any) -> None:
-            # A task that runs in the caller's thread uses the caller's connections.
-            if not (task.request.is_eager or task.request.called_directly):
-                drop_broken_connections()
-            work(account, **options)
+def _task(work: Work) -> Any:
+    @shared_task(  # type: ignore[arg-type]  # the types of Celery know no options beside named ones
+        bind=True,
+        # The project's task class (task_cls) does not apply. It could open a transaction, or drop every message
+        # because an earlier one, which has expired or was killed, seems to run.
+        base=DjangoTask,
+        ignore_result=True,
+        acks_late=False,
+        expires=EXPIRES[work.__name__],  # django-celery-beat ignores the schedule's
+        # The project's default does not apply. Messages that a limit holds back expire, so while messages come
+        # faster than the limit, no task would run.
+        rate_limit="0",
+        soft_time_limit=LIMITS[work.__name__],
+        time_limit=LIMITS[work.__name__],
+    )
+    @wraps(work)
+    def run(task: Any, account: str | None = None, **options: Any) -> None:
+        # A task that runs in the caller's thread uses the caller's connections.
+        if not (task.request.is_eager or task.request.called_directly):
+            drop_broken_connections()
+        if is_nested(ledger_database()):
+            raise TransactionRefused(
+                f"the task {task.name} commits step by step and cannot run inside a database transaction. Start "
+                "it in a callback of transaction.on_commit."
+            )
+        work(account, **options)
 
-        return run
-
-    return decorate
+    return run
 
 
-@_task(SHORT)
+@_task
 def process_events(account: str | None = None) -> None:
     """Apply and dispatch events, send operations, read due objects. Runs on wake-ups and on schedule."""
-    if reconciliation.process_due(account, turn_seconds=TURN_SECONDS):
+    # With task_always_eager the next turn would run inside this one, and a long backlog would end in a RecursionError.
+    turn_seconds = None if process_events.request.is_eager else TURN_SECONDS
+    if reconciliation.process_due(account, turn_seconds=turn_seconds):
         try:
             wake_up(account)
         except Exception:
@@ -70,31 +78,31 @@ def process_events(account: str | None = None) -> None:
             reconciliation.process_due(account)
 
 
-@_task(LONG)
+@_task
 def reconcile_events(account: str | None = None) -> None:
     """Find missed events through GET /events."""
     reconciliation.each(conf.aliases(account), reconciliation.reconcile_events)
 
 
-@_task(LONG)
+@_task
 def reconcile_objects(account: str | None = None, *, sweep: bool = False) -> None:
     """Read silent objects, sweep the lists once a day or, with ``sweep``, now, check the endpoints."""
     reconciliation.each(conf.aliases(account), partial(reconciliation.reconcile_objects, sweep=sweep))
 
 
-@_task(SHORT)
+@_task
 def resume_operations(account: str | None = None) -> None:
     """Send deferred operations and resolve unknown ones."""
     services.resume_operations(account=account)
 
 
-@_task(SHORT)
+@_task
 def sync_balances(account: str | None = None) -> None:
     """Read the balances."""
     reconciliation.each(conf.aliases(account), reconciliation.reconcile_balances)
 
 
-@_task(LONG)
+@_task
 def prune(account: str | None = None) -> None:
     """Delete data that is past its retention."""
     reconciliation.prune(account)

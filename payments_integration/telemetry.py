@@ -7,14 +7,15 @@ observer a hook costs next to nothing.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-logger = logging.getLogger(__name__)
+from payments_integration.runtime.logs import get_logger
+
+logger = get_logger(__name__)
 
 #: W3C Trace Context, level 1.
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

@@ -8,7 +8,6 @@ the scheduled sweeper finds the work.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -16,8 +15,9 @@ from collections.abc import Callable
 
 from payments_integration import telemetry
 from payments_integration.exceptions import INTERRUPTIONS
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: "inline" starts no further work after this many seconds of a request: the provider waits 10 seconds.
 INLINE_SECONDS = 4.0
@@ -70,7 +70,7 @@ class Publisher:
         self._interval = interval
         self._thread: threading.Thread | None = None
         self._reset()
-        os.register_at_fork(after_in_child=self._reset)
+        os.register_at_fork(before=self._finish_before_fork, after_in_child=self._reset)
         atexit.register(self.flush)
 
     def publish(self, account: str) -> None:
@@ -86,10 +86,18 @@ class Publisher:
             self._work.set()
 
     def flush(self, timeout: float = 2.0) -> None:
-        """Wait until pending messages are sent, at exit."""
+        """Wait until pending messages are sent."""
         end = time.monotonic() + timeout
         while self._busy and time.monotonic() < end:
             time.sleep(0.01)
+
+    def _finish_before_fork(self) -> None:
+        """Let the thread finish. Otherwise a child inherits the locks that it holds, and nothing ever releases them.
+
+        The first message imports Celery's transport. A child forked meanwhile would hang when it publishes anything.
+        """
+        if threading.current_thread() is not self._thread:
+            self.flush()
 
     def _reset(self) -> None:
         self._lock = threading.Lock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from datetime import UTC, datetime
@@ -21,9 +20,10 @@ from payments_integration.db.encryption import DecryptionError
 from payments_integration.db.transactions import RetryDeadline, is_nested
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signatures import HEADER, signed_at, verify
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SIGNATURE = "HTTP_" + HEADER.upper().replace("-", "_")
 _DIGITS = re.compile(r"[0-9]+")  # int() accepts more than ASCII digits, and refuses thousands of them

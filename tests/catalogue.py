@@ -1,4 +1,4 @@
-"""The failure catalogue: what this app must survive, and on what. docs/reliability.md says what happens in each case.
+"""The failure catalogue: what this app must survive, and on what. ``catalogue.md`` says what happens in each case.
 
 A test of a case carries ``@pytest.mark.case(number)``.
 """

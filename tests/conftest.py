@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = {*items} - {*left_out}
         items[:] = [item for item in items if item in kept]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are loaded by now, and a collection of garbage looks through them. Let it come less often."""
+    gc.set_threshold(50_000, 50, 50)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -41,8 +41,7 @@ _BLOCKED = (
 
 #: The suites that run on each database.
 _SUITES = [Path(__file__).parent / name for name in ("unit", "integration")]
-_COMMITTING = {"transactional_db", "live_server"}
-_FIXTURES = {"db", *_COMMITTING}
+_FIXTURES = {"db", "transactional_db", "live_server"}
 
 _STATEMENTS: dict[str, list[str]] = {
     REPEATABLE_READ: (
@@ -57,17 +56,15 @@ _STATEMENTS: dict[str, list[str]] = {
 def depends_on_database(item: pytest.Item) -> bool:
     """Whether a test shows something about the database of the settings, so that each database must run it.
 
-    False for those that use none, by their markers or by any fixture, and for those with the marker ``any_database``
-    that do not commit. True for everything outside tests/unit and tests/integration.
+    False for those that use none, by their markers or by any fixture, and for those with the marker ``any_database``.
+    True for everything outside tests/unit and tests/integration.
     """
     if not any(item.path.is_relative_to(suite) for suite in _SUITES):
         return True
-    fixtures = set(getattr(item, "fixturenames", _FIXTURES))
-    marker = item.get_closest_marker("django_db")
-    if (marker is not None and marker.kwargs.get("transaction")) or not _COMMITTING.isdisjoint(fixtures):
-        return True
-    is_used = marker is not None or "db" in fixtures
-    return is_used and item.get_closest_marker("any_database") is None
+    if item.get_closest_marker("any_database") is not None:
+        return False
+    uses_fixture = not _FIXTURES.isdisjoint(getattr(item, "fixturenames", _FIXTURES))
+    return uses_fixture or item.get_closest_marker("django_db") is not None
 
 
 def execute(*statements: str) -> None:

@@ -76,7 +76,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "NAME": str(Path(tempfile.gettempdir()) / f"payments_integration_test_{os.getpid()}.sqlite3")
     }
 elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
-    DATABASES["default"]["OPTIONS"] = {"charset": "utf8mb4"}
+    DATABASES["default"]["OPTIONS"] = {**DATABASES["default"].get("OPTIONS", {}), "charset": "utf8mb4"}
 # What a merchant may have set: "repeatable read", MariaDB's own default; or "snapshot", the same as MariaDB 11.6 and
 # newer understand it (error 1020 instead of a row that is newer than the snapshot). Empty: what Django sets.
 ISOLATION_LEVEL = env.str("TEST_ISOLATION_LEVEL", default="")

@@ -1,4 +1,4 @@
-"""Write into docs/upgrading.md when a session of noxfile.py passed, and how many tests there were.
+"""Write into tests/versions.md when a session of noxfile.py passed, and how many tests there were.
 
     python -m tests.versions "3.12, 6.0, highest, sqlite" report.xml
     python -m tests.versions api lowest
@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "upgrading.md"
+PAGE = Path(__file__).with_suffix(".md").resolve()
 
 
 def passed(report: Path) -> int:
@@ -33,7 +33,7 @@ def with_extra(page: str, extra: str, dependencies: str, day: date) -> str:
     """The page with the cell of this extra, under the highest or the lowest versions, changed. Raises ValueError."""
     found = re.search(rf"^\| {re.escape(extra)} \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
     if found is None:
-        raise ValueError(f"docs/upgrading.md has no row of {extra}")
+        raise ValueError(f"tests/versions.md has no row of {extra}")
     highest, lowest = (f"{day}", found[2]) if dependencies == "highest" else (found[1], f"{day}")
     return _with_row(page, extra, f"| {extra} | {highest} | {lowest} |")
 
@@ -41,7 +41,7 @@ def with_extra(page: str, extra: str, dependencies: str, day: date) -> str:
 def _with_row(page: str, name: str, row: str) -> str:
     changed, count = re.subn(rf"^\| {re.escape(name)} \|.*$", lambda _: row, page, flags=re.MULTILINE)
     if count != 1:
-        raise ValueError(f"docs/upgrading.md has {count} rows of {name}")
+        raise ValueError(f"tests/versions.md has {count} rows of {name}")
     return changed
 
 

@@ -23,6 +23,7 @@ from django.http import (
 )
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import services
@@ -90,6 +91,8 @@ class ReadOnlyAdmin(ListAdmin):
     ) -> HttpResponse:
         obj = kwargs.get("obj")
         if obj is not None:
+            # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
+            context["title"] = capfirst(str(self.opts.verbose_name))
             page = Page(self.admin_site, request)
             tools = [*self.links(request, obj), *self._button_tools(request, obj)]
             context["pi_tools"] = sorted(tools, key=lambda tool: tool.weight)

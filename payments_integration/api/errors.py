@@ -9,7 +9,6 @@ the log says why.
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -39,14 +38,15 @@ from payments_integration.exceptions import (
     is_passing,
     request_id_of,
 )
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.services import PreconditionFailed
-from payments_integration.validation.validator import NestedError
+from payments_integration.validation.validator import NestedError, PythonError
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INVALID_REQUEST = InvalidRequest.type
 INVALID_STATE = InvalidState.type
@@ -246,7 +246,7 @@ def _wrong_field(name: str, error: ValidationError, sent: Collection[str]) -> Wr
     return WrongField(
         f"{param}.{error.place}" if isinstance(error, NestedError) else param,
         "parameter_missing" if is_missing else "parameter_invalid",
-        error.reason if isinstance(error, NestedError) else " ".join(error.messages),
+        error.reason if isinstance(error, NestedError | PythonError) else " ".join(error.messages),
     )
 
 
@@ -270,7 +270,7 @@ def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool
 
 
 def _key_for(error: ProviderError) -> str:
-    """Return which key another try needs. A passing refusal leaves it free; other answers are final for it."""
+    """Return which key another try needs. A temporary refusal leaves it free; other answers are final for it."""
     if is_passing(error.fields()):
         return _("Nothing was done. Repeat the request with the same Idempotency-Key.")
     return _("Nothing was done. Another try needs another Idempotency-Key.")

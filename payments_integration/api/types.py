@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from payments_integration import schemas
+from payments_integration import conf, schemas
 from payments_integration.api.errors import CODES
 
 Schema = dict[str, Any]
@@ -215,6 +215,12 @@ def complete(result: Schema, **kwargs: Any) -> Schema:
             for parameter in operation.get("parameters", ()):
                 parameter["description"] = parameter.get("description") or DESCRIPTIONS.get(parameter["name"], "")
                 parameter["schema"].pop("x-spec-enum-id", None)
+    if conf.current().API_PAYMENT:
+        # That function decides what a customer sends, such as the number of an order and no amount.
+        about = "What a customer sends, as the project says."
+        of_customer = {"type": "object", "additionalProperties": True, "description": about}
+        for body in result["paths"]["/payments/"]["post"]["requestBody"]["content"].values():
+            body["schema"] = {"anyOf": [body["schema"], of_customer]}
     return result
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.exceptions import ApiError, NoAnswer, PaymentsError, request_id_of
+from payments_integration.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WORDS: dict[str, StrOrPromise] = {
     "amount_out_of_range": gettext_lazy("This way of paying does not take such an amount. Please choose another."),

@@ -5,7 +5,6 @@ Imported with a process's first request, because importing requests and urllib3 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +24,9 @@ from payments_integration.client.connections import POOLS
 from payments_integration.client.deadlines import Deadline, budget, current_check
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger("payments_integration.client")
+logger = get_logger("payments_integration.client")
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 POOL_SIZE = 32

@@ -7,7 +7,6 @@ error also keeps the later functions from being called.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -16,8 +15,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration import telemetry
 from payments_integration.exceptions import INTERRUPTIONS
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Callbacks:

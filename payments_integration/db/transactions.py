@@ -6,7 +6,6 @@ is rolled back and run again. The function must therefore have no effect outside
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -25,8 +24,9 @@ from django.utils import timezone
 from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
 from payments_integration.exceptions import TransactionRefused
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=Model)
 

@@ -88,7 +88,7 @@ class Selection:
             text = body.decode("utf-8", "replace").lower()
         return (
             any(email in text for email in self.emails)
-            or any(phone in text for phone in self.phones)
+            or any(phone in _phone(text) for phone in self.phones)
             or any(document in _document(text) for document in self.documents)
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from django.db import (
@@ -29,7 +29,8 @@ from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.claiming import DONE, Page, naming, release_others
 from payments_integration.inbox.finding import CLAIM
 from payments_integration.inbox.loading import Item, Work, ids_of, key_column
-from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange
+from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange, of_objects
+from payments_integration.projection import own_time
 from payments_integration.signals import dispatching, event_received, status_changed
 
 
@@ -203,8 +204,8 @@ TRANSACTION_ID = "pg_current_xact_id()::text"
 def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
     event = item if isinstance(item, Event) else None
-    with dispatching(item.created_at if isinstance(item, Event) else item.at):
-        if event is not None:
+    if event is not None:
+        with dispatching(event.created_at, partial(str, event.pk)):
             event_received.send(
                 sender=sender,
                 event=event,
@@ -212,7 +213,12 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
                 previous_status=event.previous_status,
                 is_stale=is_stale,
             )
-        for change in changes if instance is not None else ():
+    if instance is None:
+        return
+    for change in changes:
+        # An answer may show a change long after it happened, for example after a restored backup.
+        at = change.at if event is not None else min(own_time(instance) or change.at, change.at)
+        with dispatching(at, partial(_name_of, change)):
             status_changed.send(
                 sender=sender,
                 instance=instance,
@@ -222,6 +228,15 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
                 status_change=change,
                 is_stale=is_stale,
             )
+
+
+def _name_of(change: StatusChange) -> str:
+    """Name a change by its place among the object's changes to that status.
+
+    After a restored backup it has another primary key and time, and an answer may bring what an event brought before.
+    """
+    same = StatusChange.objects.filter(of_objects([change.object_key]), status=change.status)
+    return f"{change.object_kind} {change.object_id} {change.status} {same.filter(pk__lt=change.pk).count()}"
 
 
 def mark(items: Sequence[Item], transaction_id: str, using: str, *, have_changes: bool) -> None:

@@ -11,7 +11,6 @@ it. If a worker dies, only the item in hand counts a failed attempt.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -47,9 +46,10 @@ from payments_integration.models import (
     of_objects,
 )
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import are_database_only, event_received, status_changed
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Items in the first page. After a fast page the next one is twice as large, up to BATCH_SIZE.
 FIRST_PAGE = 25

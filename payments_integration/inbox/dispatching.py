@@ -11,7 +11,6 @@ claimed.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import Any
 
@@ -38,8 +37,9 @@ from payments_integration.inbox.groups import GroupFailed, call_group, first_gro
 from payments_integration.inbox.loading import Item, Work, ids_of
 from payments_integration.models import Event, EventState, Grouping, StatusChange
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def dispatch(account: str | None = None, *, deadline: float | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,9 +32,10 @@ from payments_integration.projection import (
     waiting_accounts,
 )
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason, event_received, has_listeners, status_changed
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Bugs of ours that one event triggers. Other events go on, and an upgrade applies this one.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)

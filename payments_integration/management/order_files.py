@@ -8,11 +8,10 @@ from textwrap import dedent, indent
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 
 from payments_integration import money
-from payments_integration.management.order_model import OrderModel, has_atomic_requests
+from payments_integration.management.order_model import OrderModel, field, has_atomic_requests
 from payments_integration.payable import Payable
 
 #: The country and a card method of the sandbox for each currency, to start with.
@@ -74,6 +73,8 @@ def views(order: OrderModel) -> str:
         lookup = f"pk=pk, {order.owner}=request.user"
     else:
         note = ["    # Anyone who knows the key can ask to pay. If orders have customers, look for theirs only."]
+    imports.insert(1 if order.owner else 0, "from django.core.exceptions import ValidationError")
+    imports.append("from django.http import HttpResponse")
     codes = [order.constant] if order.constant else list(METHODS)
     lines = [
         '"""Where payers pay. Offer them a choice of methods here: services.list_payment_methods()."""',
@@ -82,6 +83,7 @@ def views(order: OrderModel) -> str:
         "from django.shortcuts import get_object_or_404, redirect",
         "from django.views.decorators.http import require_POST",
         "from payments_integration import checkout, services",
+        "from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError",
         "",
         f"from {order.model.__module__} import {order.name}",
         "",
@@ -99,17 +101,24 @@ def views(order: OrderModel) -> str:
         f"    order = get_object_or_404({order.name}, {lookup})",
         "    amount, currency = order.payments_price()  # minor units",
         "    country, method = METHODS[currency]",
-        "    payment = services.create_payment(",
-        "        amount=amount,",
-        "        currency=currency,",
-        "        country=country,",
-        "        method_code=method,",
-        f"        merchant_reference=str(order.{order.reference}),",
-        f"        return_url=checkout.return_url(request, str(order.{order.reference})),",
-        "        idempotency_key=order.attempt_key(),",
-        "        actor=request.user,",
-        "    )",
-        "    return redirect(payment.checkout_url)",
+        f"    reference = str(order.{order.reference})",
+        "    status = checkout.status_url(request, reference)",
+        "    try:",
+        "        payment = services.create_payment(",
+        "            amount=amount,",
+        "            currency=currency,",
+        "            country=country,",
+        "            method_code=method,",
+        "            merchant_reference=reference,",
+        "            return_url=checkout.return_url(request, reference),",
+        "            idempotency_key=order.attempt_key(),",
+        "            actor=request.user,",
+        "        )",
+        "    except (OutcomeUnknown, IdempotencyMismatch):",
+        "        return redirect(status)  # there may be a payment: never offer a second one",
+        "    except (PaymentsError, ValidationError) as error:  # refused, or the order is paid already",
+        '        return HttpResponse(checkout.explain(error), status=409, content_type="text/plain; charset=utf-8")',
+        "    return redirect(checkout.provider_page(payment) or status)",
         "",
     ]
     return "\n".join(lines)
@@ -277,7 +286,7 @@ def handlers(model: type[models.Model] | None, *, is_priced: bool = False) -> st
         lines.append(
             "...  # Ask order.is_paid(minor units, currency). Mark the order as paid, or as not paid any more."
         )
-    elif _field(model, "paid_at") is not None:
+    elif field(model, "paid_at") is not None:
         imports.insert(0, "from django.utils import timezone")
         lines += [
             f"is_paid = order.is_paid({price})",
@@ -299,17 +308,10 @@ def _arguments_of_is_paid(model: type[Payable]) -> str:
     """Return the arguments for ``is_paid``; empty if the model does not say what it costs."""
     if model._knows_price():
         return "*order.payments_price()"
-    currency = "order.currency" if _field(model, "currency") is not None else "obj.currency"
-    amount = _field(model, "amount")
+    currency = "order.currency" if field(model, "currency") is not None else "obj.currency"
+    amount = field(model, "amount")
     if isinstance(amount, models.IntegerField):
         return f"order.amount, {currency}"
     if isinstance(amount, models.DecimalField):
         return f"to_minor(order.amount, {currency}), {currency}"
     return ""
-
-
-def _field(model: type[models.Model], name: str) -> Any:
-    try:
-        return model._meta.get_field(name)
-    except FieldDoesNotExist:
-        return None

@@ -24,9 +24,10 @@ from payments_integration.attention import send_overdue
 from payments_integration.db.notifications import Listener, can_notify
 from payments_integration.models import Event
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schedule import BEAT_SCHEDULE
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Each step of a pass stops after about this many seconds, so that accounts take turns and a stop is noticed soon.
 TURN_SECONDS = 2.0

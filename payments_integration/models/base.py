@@ -9,10 +9,12 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from django.core.exceptions import MultipleObjectsReturned, ObjectDoesNotExist
-from django.db import models, router
+from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db import fields
+from payments_integration.db.transactions import locked
+from payments_integration.exceptions import StaleRow
 
 ModelT = TypeVar("ModelT", bound=models.Model)
 
@@ -40,6 +42,9 @@ class PrimaryManager(models.Manager[ModelT], Generic[ModelT]):
 class Row(models.Model):
     """The base of all models of the app."""
 
+    #: Fields that only grow. If the stored row has more than an instance, the instance is older.
+    progress: ClassVar[tuple[str, ...]] = ()
+
     objects: ClassVar[PrimaryManager[Self]] = PrimaryManager()
 
     if TYPE_CHECKING:
@@ -50,6 +55,27 @@ class Row(models.Model):
         abstract = True
         # ``refresh_from_db``, deferred fields and foreign keys read through this manager.
         base_manager_name = "objects"
+
+    def save(self, **kwargs: Any) -> None:
+        """Save as Django does. Raises StaleRow if the row was written since this instance was read.
+
+        Saving the older values would set an object's status back, or make a sent request due again.
+        """
+        if self._state.adding or not self.progress:
+            super().save(**kwargs)
+            return
+        with transaction.atomic(using=router.db_for_write(type(self), instance=self)):
+            stored = locked(type(self)._base_manager.filter(pk=self.pk)).values(*self.progress).first() or {}
+            if any(value is not None and _is_before(getattr(self, name), value) for name, value in stored.items()):
+                raise StaleRow(
+                    f"{type(self).__name__} {self.pk} was written since this instance was read, so it is not saved. "
+                    "Read it again before you change it."
+                )
+            super().save(**kwargs)
+
+
+def _is_before(value: Any, stored: Any) -> bool:
+    return value is None or bool(value < stored)
 
 
 class Claimable(Row):

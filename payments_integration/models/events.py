@@ -53,6 +53,8 @@ class Event(OfObject):
     A quarantined delivery has the id ``quarantine_<sha256 of the bytes>``, so that it never blocks a valid copy.
     """
 
+    progress: ClassVar[tuple[str, ...]] = ("dispatched_at",)
+
     id: str = fields.ExactCharField(primary_key=True)
     account: str = fields.ExactCharField(_("account"), max_length=64)
     type: str = fields.CharField(_("type"), max_length=255)
@@ -138,6 +140,8 @@ class StatusChange(ObjectRef):
 
     A change that an event brought is dispatched with the event. A change that an answer brought is dispatched alone.
     """
+
+    progress: ClassVar[tuple[str, ...]] = ("dispatched_at",)
 
     id: int
     #: Empty: the object is new to the mirror.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
@@ -32,7 +33,7 @@ class OperationState(models.TextChoices):
     DONE = "done", pgettext_lazy("operation", "done")
     #: The provider refused it, and no earlier attempt can have been executed. Final.
     REJECTED = "rejected", _("rejected by the provider")
-    #: Not executed, and not sent again: a passing refusal while a caller waited, no connection, an invalid
+    #: Not executed, and not sent again: a temporary refusal while a caller waited, no connection, an invalid
     #: request, an approver's refusal or a person's decision. Final, but if ``has_free_key``, the same call opens it
     #: again.
     CLOSED = "closed", _("closed without effect")
@@ -63,6 +64,11 @@ def new_operation_id() -> str:
     return f"{OPERATION_PREFIX}{uuid.uuid4().hex}"
 
 
+def operation_id_for(account: str, key: str) -> str:
+    """Return the id of the operation under an idempotency key. ``account``: its fingerprint, ``conf.fingerprint``."""
+    return OPERATION_PREFIX + hashlib.sha256(f"{account} {key}".encode()).hexdigest()[:32]
+
+
 def unknown_operations(references: Iterable[str | None]) -> set[str]:
     """Return the merchant references that are ids of operations which this ledger does not have.
 
@@ -74,6 +80,8 @@ def unknown_operations(references: Iterable[str | None]) -> set[str]:
 
 class Operation(Claimable):
     """One intent to change something at the provider, with all data that is needed to finish it after a crash."""
+
+    progress: ClassVar[tuple[str, ...]] = ("attempts", "closed_at")
 
     id: str = fields.ExactCharField(primary_key=True, default=new_operation_id, max_length=40)
     account: str = fields.ExactCharField(_("account"), max_length=64)
@@ -168,7 +176,7 @@ class Operation(Claimable):
 
     @property
     def has_free_key(self) -> bool:
-        """True if the call may be sent again under its key: closed by a passing refusal, or without a connection.
+        """True if the call may be sent again under its key: closed by a temporary refusal, or without a connection.
 
         False for an erased request, which cannot be sent again.
         """

@@ -8,14 +8,15 @@ show only the code's text.
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-logger = logging.getLogger(__name__)
+from payments_integration.runtime.logs import get_logger
+
+logger = get_logger(__name__)
 
 #: A longer payload takes long to draw, and no phone can read its code from a screen.
 MAX_QR = 1500

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
@@ -30,10 +31,11 @@ from payments_integration.exceptions import (
     provider_error,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.models.operations import operation_id_for
 from payments_integration.outbox import claiming, operations
 from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition
-from payments_integration.signals import Reason, caused_at
+from payments_integration.signals import Reason, cause
 
 #: Fields of the payer that differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
@@ -53,7 +55,10 @@ def find(intent: Intent) -> Operation | None:
     operation = known.filter(account=intent.account).first()
     if operation is not None:
         return _same(operation, intent)
-    renamed = known.filter(sent_to=conf.fingerprint(intent.account)).first()
+    sent_to = conf.fingerprint(intent.account)
+    # After a change of the API key, the id alone still says for which account it was recorded.
+    recorded_for = Q(pk=operation_id_for(sent_to, intent.idempotency_key))
+    renamed = known.filter(Q(sent_to=sent_to) | recorded_for).first()
     if renamed is not None:
         old, new = renamed.account, intent.account
         raise IdempotencyMismatch(
@@ -224,6 +229,14 @@ class Reopenable:
     key_is_known: bool
 
 
+def with_key_of_cause(intent: Intent) -> Intent:
+    """Return the intent with a key that is the same when the receivers that ask for it run again, if it has none."""
+    because = cause()
+    if because is None or intent.idempotency_key:
+        return intent
+    return dataclasses.replace(intent, idempotency_key=because.key(_arguments_hash(intent)))
+
+
 def is_same_call(operation: Operation, intent: Intent) -> bool:
     return (operation.operation, operation.arguments_hash) == (intent.operation, _arguments_hash(intent))
 
@@ -269,8 +282,12 @@ def _write_reopened(known: Operation, operation: Operation, check: CommitCheck) 
 
 
 def _build(intent: Intent, *, deferred: bool) -> Operation:
+    # An approval is valid only for the account as it is configured now. This also recognises a renamed account.
+    sent_to = conf.fingerprint(intent.account)
+    because = cause()
     operation = Operation(
-        **({"pk": intent.operation_id} if intent.operation_id else {}),
+        # A call under the same key after a restored backup has the same reference: look-ups find what it made before.
+        pk=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,
@@ -282,9 +299,8 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor=intent.actor,
         actor_id=intent.actor_id,
         deferred=deferred,
-        caused_at=caused_at(),
-        # An approval is valid only for the account as it is configured now. This also recognises a renamed account.
-        sent_to=conf.fingerprint(intent.account),
+        caused_at=because.at if because is not None else None,
+        sent_to=sent_to,
     )
     body = dict(intent.body) if intent.body is not None else None
     if body is not None:

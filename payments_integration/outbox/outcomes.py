@@ -6,7 +6,6 @@ it writes (``OperationState``); ``link`` and ``happened`` write done.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -34,9 +33,10 @@ from payments_integration.outbox import claiming, ledger, operations
 from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Intent
 from payments_integration.projection import Snapshot
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FIRST_DELAY = 5.0
 MAX_DELAY = 900.0

@@ -6,7 +6,6 @@ another address, it is looked up (``look_ups``).
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -26,8 +25,9 @@ from payments_integration.outbox import claiming, ledger, look_ups, outcomes, se
 from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Precondition
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
 #: After waiting this long, an operation is sent only by a person.
@@ -45,8 +45,8 @@ def resume_operations(
     """Send, send again or look up the operations that are due.
 
     Args:
-        account: An alias; without it all accounts, and operations of accounts that are no longer configured: a person
-            decides about them.
+        account: An alias; without it all accounts. A person decides about operations of accounts that are no longer
+            configured, after 24 hours.
         limit: Operations at most.
         deadline: A ``time.monotonic()`` after which no further operation is started; by default after four minutes.
 
@@ -83,6 +83,8 @@ def due_operations() -> QuerySet[Operation]:
     """Return the operations of all accounts that a worker should resume now."""
     now = timezone.now()
     due = Operation.objects.filter(claiming.claims().free(now=now), _due(now), state__in=RESUMABLE)
+    # One deploy may lack an account by mistake: a person decides only if the next ones lack it too.
+    due = due.filter(Q(account__in=conf.aliases()) | Q(created_at__lt=now - SEND_WITHIN))
     # Their operations wait while the account's API key may be of another project.
     return due.exclude(account__in=projection.waiting_accounts())
 
@@ -94,7 +96,9 @@ def resume(operation: Operation) -> bool:
         why = f"the account {operation.account} is not configured any more"
         return _without_sending(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
     if not operation.may_have_run:
-        if timezone.now() - operation.created_at > SEND_WITHIN:
+        # A call that took a free key may be of today, however old the operation is. It is tried at least once.
+        is_tried_again = operation.first_sent_at is not None
+        if timezone.now() - operation.created_at > SEND_WITHIN and not is_tried_again:
             why = "it could not be sent for 24 hours"
             return _without_sending(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
         return send(operation, RESUMABLE)
@@ -115,11 +119,11 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     """Claim and send the operation. Returns False if another worker was faster.
 
     It is looked up instead if the provider may have forgotten its key, and looked up first if the ledger may have
-    forgotten an attempt.
+    forgotten an attempt. A person decides about a payout that was recorded for another project.
     """
     latest = None
     try:
-        verdict = look_ups.find_forgotten_attempt(operation)
+        verdict = look_ups.find_other_project(operation) or look_ups.find_forgotten_attempt(operation)
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
     except (ProviderError, NoAnswer, PagingError) as error:

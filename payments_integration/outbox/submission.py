@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from functools import partial
 from typing import Any
@@ -26,10 +25,11 @@ from payments_integration.models import MIRRORS, Mirror, Operation, OperationSta
 from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def check_permission(name: str, actor: object, target: object = None) -> None:
@@ -51,7 +51,7 @@ def check_permission(name: str, actor: object, target: object = None) -> None:
 def submit(intent: Intent, check: CommitCheck) -> Any:
     """Record the intent, send it, and return the mirror row.
 
-    Sends nothing if the key already belongs to an operation, unless a passing refusal closed that; or if a second
+    Sends nothing if the key already belongs to an operation, unless a temporary refusal closed that; or if a second
     person must approve first (ApprovalRequired).
     """
     known = None if intent.key_is_new else ledger.find(intent)
@@ -77,6 +77,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
 
 def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
+    intent = ledger.with_key_of_cause(intent)
     conf.account(intent.account)
     projection.require_same_key(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)

@@ -6,8 +6,9 @@ The mirror cannot count attempts: it lacks attempts with an unknown outcome and 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from django.core import signing
 from django.core.exceptions import ValidationError
@@ -16,7 +17,7 @@ from django.utils.translation import gettext as _
 from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES
 from payments_integration.models import Operation, OperationState, Payment
-from payments_integration.payable.queries import Key
+from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
 
 #: ``Operation.operation`` of the call that begins an attempt. Not imported: the registry of calls is a layer above.
 CREATES_PAYMENT = "create_payment"
@@ -27,42 +28,106 @@ _READABLE = 100
 _SALT = "payments_integration.payable.attempt"
 
 
-def attempt_key(of: Key) -> str:
+def attempt_key(
+    of: Key, price_of: Callable[[], tuple[int, str] | None], *, signed: str | None = None, deposits: bool = False
+) -> str:
+    """Return the key of a form (``signed``), otherwise ``open_key``.
+
+    Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
+    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``.
+    """
+    operations = _operations(of)
+    known = {operation.idempotency_key for operation in operations}
+    key = _unsign(of, signed, known) if signed else _open_key(of, operations)
+    if key not in known:
+        _refuse_other_reference(of, key)
+        made, price = {operation.result_id for operation in operations}, price_of()
+        if _is_paid(of, price, deposits=deposits) if price else _has_other_payment(of, made):
+            raise ValidationError(_("This is paid already."), code="paid")
+    return key
+
+
+def open_key(of: Key) -> str:
     """Return the key of the attempt that is open or paid, or that a temporary refusal closed; otherwise the next key.
 
     The next key's number is one more than the attempts that have ended, so calls at the same time get the same key.
     """
-    prefix = _prefix(of)
-    ended, current = 0, []
-    operations = _operations(of)
-    statuses = _statuses(operations)
-    for operation in operations:
-        status = statuses.get(operation.result_id, "")
-        if _has_ended(operation, status):
-            ended += 1
-        elif _number(operation.idempotency_key, prefix):
-            current.append((status in PAID_PAYMENT_STATUSES, operation.created_at, operation.idempotency_key))
-    # Late money may pay an abandoned attempt while the next one is open. The paid attempt wins.
-    return max(current)[-1] if current else f"{prefix}-{ended + 1}"
+    return _open_key(of, _operations(of))
+
+
+def begun(payments: list[Payment]) -> list[Payment]:
+    """Return the payments of the list that were created with a key of ``attempt_key``."""
+    found: set[str] = set()
+    for chunk in chunks([payment.pk for payment in payments]):
+        made = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, result_id__in=chunk)
+        rows = made.values_list("result_id", "idempotency_key", "account", "merchant_reference")
+        found.update(
+            pk for pk, key, account, reference in rows if reference and _is_attempt(key, (account, reference))
+        )
+    return [payment for payment in payments if payment.pk in found]
 
 
 def sign(key: str) -> str:
     return signing.Signer(salt=_SALT).sign(key)
 
 
-def unsign(of: Key, signed: str) -> str:
+def _open_key(of: Key, operations: Iterable[Operation]) -> str:
+    prefix = _prefix(of)
+    ended, current = 0, []
+    statuses = _statuses(operations)
+    for operation in operations:
+        status = statuses.get(operation.result_id, "")
+        if _has_ended(operation, status):
+            ended += 1
+        elif _is_attempt(operation.idempotency_key, of):
+            current.append((status in PAID_PAYMENT_STATUSES, operation.created_at, operation.idempotency_key))
+    # Late money may pay an abandoned attempt while the next one is open. The paid attempt wins.
+    return max(current)[-1] if current else f"{prefix}-{ended + 1}"
+
+
+def _unsign(of: Key, signed: str, known: set[str]) -> str:
     """Return the key of a form. Raises ValidationError if this site did not sign it for this order."""
     try:
         key = signing.Signer(salt=_SALT).unsign(signed)
     except signing.BadSignature:
         key = ""
-    if not _number(key, _prefix(of)):
+    if key not in known and not _number(key, _prefix(of)):
         raise ValidationError(_("This page is out of date. Open it again."), code="attempt")
     return key
 
 
+def _refuse_other_reference(of: Key, key: str) -> None:
+    account, reference = of
+    found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
+    if account is not None:
+        found = found.filter(account=account)
+    for other in found.exclude(merchant_reference=reference).values_list("merchant_reference", flat=True)[:1]:
+        raise ValueError(
+            f"the key {key!r} was sent with merchant_reference {other!r}, but the order's is {reference!r}: pass the "
+            "value of merchant_reference_field to create_payment"
+        )
+
+
+def _is_paid(of: Key, price: tuple[int, str], *, deposits: bool) -> bool:
+    amount, currency = price
+    totals = totals_by_key([of], deposits=deposits).get(of, {})
+    return amount > 0 and currency in totals and totals[currency].is_paid(amount)
+
+
+def _has_other_payment(of: Key, made: set[str]) -> bool:
+    """Return True if a paid payment was made before the ledger began, or after the backup from which it was restored.
+
+    Transfers to a deposit reference do not count: no operation makes them.
+    """
+    account, reference = of
+    paid = payments_of(account, reference, deposits=False).filter(status__in=PAID_PAYMENT_STATUSES)
+    return any(pk not in made for pk in paid.values_list("pk", flat=True))
+
+
 def _operations(of: Key) -> list[Operation]:
     account, reference = of
+    if account == "" or not reference:
+        raise ValueError("an attempt to pay needs an order with an account and a merchant_reference")
     found = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, merchant_reference=reference)
     if account is not None:
         found = found.filter(account=account)
@@ -91,8 +156,6 @@ def _has_ended(operation: Operation, status: str) -> bool:
 def _prefix(of: Key) -> str:
     """Return the prefix of an order's keys: unique to the order, and ASCII for any reference."""
     account, reference = of
-    if account == "" or not reference:
-        raise ValueError("an attempt to pay needs an order with an account and a merchant_reference")
     name = f"{account or ''}-{reference}"
     if name.isascii() and name.isprintable() and len(name) <= _LONGEST - len("order-"):
         return f"order-{name}"
@@ -100,6 +163,12 @@ def _prefix(of: Key) -> str:
     readable = "".join(character for character in plain if character.isprintable())[:_READABLE]
     # The other separator keeps it apart from an order whose reference looks like this prefix.
     return f"order~{readable}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def _is_attempt(key: str, of: Key) -> bool:
+    """Return True for the key of an attempt of the order under any alias of its account: an alias can be renamed."""
+    reference = re.escape(of[1])
+    return re.fullmatch(rf"order-.*-{reference}-[0-9]{{1,9}}|order~.*-[0-9a-f]{{32}}-[0-9]{{1,9}}", key) is not None
 
 
 def _number(key: str, prefix: str) -> int:

@@ -6,7 +6,6 @@ paying in parts is fine and only an overpaid order counts. Transfers to a deposi
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import Payment
 from payments_integration.payable.models import Payable, PayableQuerySet
 from payments_integration.payable.queries import COMPARED_FIELDS, chunks, conditions, with_money_left, with_references
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A merchant reference and a currency.
 Paid = tuple[str, str]

@@ -124,7 +124,8 @@ class Payable(models.Model):
     """An order, an invoice, or anything else that payments are made for.
 
     Pass the value of ``merchant_reference_field`` to ``create_payment`` as ``merchant_reference``. It must be unique
-    and not empty, and must not change after that.
+    and not empty, and must not change after that. No other row may get it, also not after a deletion or a restored
+    backup: it would count as paid by the first row's payments.
     """
 
     #: The field with the reference. Numbers and UUIDs are converted by ``str``.
@@ -142,14 +143,20 @@ class Payable(models.Model):
     payments_currency_field: ClassVar[str] = ""
     #: The currency of all rows, if no field has it.
     payments_currency: ClassVar[str] = ""
-    #: The rows that the project treats as paid, such as ``Q(paid_at__isnull=False)``. With it, the admin's overview
-    #: shows rows that do not match their payments.
+    #: The rows that the project treats as paid, such as ``Q(paid_at__isnull=False)``. With it, the admin's to-do
+    #: list shows rows that do not match their payments.
     payments_paid: ClassVar[models.Q | None] = None
 
     objects: ClassVar[PayableManager[Self]] = PayableManager()
 
     class Meta:
         abstract = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        # Totals that a cache or a session has kept would be old.
+        state.pop(_READ_AHEAD, None)
+        return state
 
     def payments_price(self) -> tuple[int, str] | None:
         """Return the price: minor units and the currency; None if the model does not know it.
@@ -204,7 +211,8 @@ class Payable(models.Model):
         """Return the idempotency key for ``create_payment``.
 
         It stays the same while an attempt is open and after it is paid. It is a new one after an attempt was refused
-        or closed, or its payment failed, expired or was canceled.
+        or closed, or its payment failed, expired or was canceled. There is no new one for an order that is paid in
+        another way, such as before the installation.
 
         Args:
             signed: The value that ``signed_attempt_key`` gave to the payer's form. The key then comes from the form,
@@ -214,19 +222,22 @@ class Payable(models.Model):
             1 to 255 printable ASCII characters, for any reference.
 
         Raises:
-            ValidationError: ``signed`` is not from this site, or from another order's form.
-            ValueError: The row has no reference or no account.
+            ValidationError: ``signed`` is not from this site, or from another order's form. Or the order is paid, or
+                it has no price and a paid payment that the ledger does not know.
+            ValueError: The row has no reference or no account, or its last attempt was sent with another
+                ``merchant_reference``; or what ``payments_price()`` raises, before a new attempt.
         """
-        key = self._key()
-        return attempts.attempt_key(key) if not signed else attempts.unsign(key, signed)
+        return attempts.attempt_key(
+            self._key(), self.payments_price, signed=signed, deposits=self.payments_include_deposits
+        )
 
     async def aattempt_key(self, signed: str | None = None) -> str:
         """Return ``attempt_key``, for async views."""
         return await sync_to_async(self.attempt_key)(signed)
 
     def signed_attempt_key(self) -> str:
-        """Return ``attempt_key()``, signed for a hidden field of the payment form. A payer cannot change it."""
-        return attempts.sign(self.attempt_key())
+        """Return the key, signed for a hidden field of the payment form. A payer cannot change it."""
+        return attempts.sign(attempts.open_key(self._key()))
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__.pop(_READ_AHEAD, None)
@@ -279,7 +290,8 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
     """Yield the problems of a model's declaration.
 
     E020: an option names something that does not exist. E021: a field, property or method hides a part of ``Payable``
-    (``names``). W020: two rows may have the same reference. W021: the model has amounts that are not in minor units.
+    (``names``). W020: two rows may have the same reference, in one model or in two. W021: the model has amounts that
+    are not in minor units.
     """
     raw = getattr(settings, conf.NAME, {})
     account = model.payments_account
@@ -309,6 +321,20 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             obj=model,
             id=f"{ID}.E020",
         )
+    if not callable(model.payments_price):
+        yield checks.Error(
+            "payments_price is no method.",
+            hint="Remove @property from it.",
+            obj=model,
+            id=f"{ID}.E020",
+        )
+    if not any(hasattr(manager, "of") for manager in model._meta.managers):
+        yield checks.Warning(
+            "No manager of the model has of(), paid() and unpaid().",
+            hint="Derive it from PayableManager, or add one: payables = PayableManager().",
+            obj=model,
+            id=f"{ID}.W022",
+        )
     yield from prices.problems(model)
     yield from _wrong_condition(model)
     yield from _whole_units(model)
@@ -316,6 +342,14 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
         yield checks.Warning(
             f"Two rows may have the same {model.merchant_reference_field}, and would share their payments.",
             hint="Make it unique.",
+            obj=model,
+            id=f"{ID}.W020",
+        )
+    if not missing and (others := _with_same_numbers(model)):
+        yield checks.Warning(
+            f"Its references are numbers, as those of {', '.join(others)}: two rows with the same number would share "
+            "their payments.",
+            hint="Give each model another account, or one of them a text field as its reference, with a prefix.",
             obj=model,
             id=f"{ID}.W020",
         )
@@ -384,6 +418,47 @@ def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> l
     own = [cls for cls in model.__mro__ if cls not in Payable.__mro__]
     found += [name for cls in own for name in vars(cls) if name not in _OVERRIDABLE]
     return list(dict.fromkeys(name for name in found if name in names))
+
+
+def _with_same_numbers(model: Any) -> list[str]:
+    """Return the labels of further models whose references are numbers and may be of the same account.
+
+    Each pair is found once, from the model that comes later in the alphabet.
+    """
+    field = _number(model)
+    if field is None or model._meta.proxy:
+        return []
+    found = []
+    for other in model._meta.apps.get_models():
+        if not issubclass(other, Payable) or other._meta.proxy or other._meta.label >= model._meta.label:
+            continue
+        number = _number(other)
+        if number is None or number.model._meta.concrete_model is field.model._meta.concrete_model:
+            continue
+        if _may_share_account(model, other):
+            found.append(other._meta.label)
+    return sorted(found)
+
+
+def _number(model: Any) -> Any:
+    """Return the field that a model's reference is read from if its values are whole numbers, otherwise None.
+
+    For the column of a relation, it is the field that the relation refers to: such models share payments on purpose.
+    """
+    if not _has_column(model, model.merchant_reference_field):
+        return None
+    field = model._meta.get_field(model.merchant_reference_field)
+    while field.is_relation:
+        if isinstance(field.related_model, str):
+            return None  # no such model, as Django's own check says
+        field = field.target_field
+    return field if isinstance(field, models.IntegerField) else None
+
+
+def _may_share_account(model: Any, other: Any) -> bool:
+    if model.payments_account_field or other.payments_account_field:
+        return True
+    return None in (model.payments_account, other.payments_account) or model.payments_account == other.payments_account
 
 
 def _is_unique(model: Any) -> bool:

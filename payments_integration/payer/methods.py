@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from typing import Any
 
 from django.core.cache import cache
 
 from payments_integration import services
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import PaymentMethod
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds. The listing rarely changes, and every payer's page asks for it.
 CACHED_FOR = 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from datetime import timedelta
 from typing import TypeVar
@@ -17,9 +16,10 @@ from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import PAID_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.exceptions import PaymentsError, request_id_of
 from payments_integration.models import DepositReference, Payment
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RowT = TypeVar("RowT", Payment, DepositReference)
 

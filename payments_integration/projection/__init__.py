@@ -2,8 +2,8 @@
 
 ``events`` applies events in batches, ``answers`` writes answers, ``snapshots`` tells what was known before a request,
 ``ordering`` decides which of two states is newer, ``history`` knows what was before the installation, ``clock`` tells
-the provider's time, ``keys`` knows to which project the mirror and the API key belong, ``refreshes`` records which
-objects must be read again, and ``rows`` converts structs to rows and compares them.
+the provider's time, ``project_keys`` knows to which project the mirror and the API key belong, ``refreshes`` records
+which objects must be read again, and ``rows`` converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
@@ -26,11 +26,14 @@ from payments_integration.projection.history import (
     is_history,
     note_contact,
     ours,
+    own_time,
 )
-from payments_integration.projection.keys import (
+from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
+from payments_integration.projection.project_keys import (
     COMPARED,
     accept_key,
     forget_keys,
+    is_key_of_another,
     key_values,
     newest_objects,
     objects_not_known,
@@ -42,7 +45,6 @@ from payments_integration.projection.keys import (
     uncompared_accounts,
     waiting_accounts,
 )
-from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
 from payments_integration.projection.refreshes import (
     awaiting_read,
     is_awaited,
@@ -84,6 +86,7 @@ __all__ = [
     "has_unreadable_secret",
     "is_awaited",
     "is_history",
+    "is_key_of_another",
     "key_values",
     "mark_endpoint_deleted",
     "mark_gone",
@@ -91,6 +94,7 @@ __all__ = [
     "note_contact",
     "objects_not_known",
     "ours",
+    "own_time",
     "provider_time",
     "put_off_comparison",
     "record_identity",

@@ -34,11 +34,11 @@ from payments_integration.models import (
 )
 from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.clock import clock_offset, provider_time, time_by
-from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, identity, number_of_events
+from payments_integration.projection.unknown_operations import notice_unknown_operations
 from payments_integration.signals import mirror_written
 
 

@@ -30,10 +30,10 @@ from payments_integration.models import (
 )
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.clock import time_by
-from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
+from payments_integration.projection.unknown_operations import notice_unknown_operations
 from payments_integration.signals import mirror_written
 
 #: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -21,7 +21,16 @@ from django.utils import timezone
 from payments_integration import conf
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
-from payments_integration.models import AccountState, Event, Mirror, Operation, StatusChange
+from payments_integration.models import (
+    AccountState,
+    Event,
+    Mirror,
+    Operation,
+    ReconciliationRun,
+    RunKind,
+    RunState,
+    StatusChange,
+)
 from payments_integration.projection.ordering import MAX_DATE_OFF
 
 #: Dispatch what happened this shortly before the first contact: the provider retries deliveries, and clocks differ.
@@ -107,12 +116,26 @@ def note_contact(account: str, at: datetime | None) -> None:
 
 def _store_contact(account: str, at: datetime) -> None:
     state = AccountState.objects.filter(pk=account).first()
+    if state is not None and state.first_contact_at is not None:
+        return
+    at = min([at, *_earlier_contacts(account, state)])
     if state is None:
         statements.insert_many([AccountState(account=account, first_contact_at=at)])
-    elif state.first_contact_at is None:
-        # A pass was complete up to there, so there was contact by then. An earlier version did not store it.
-        at = min(at, state.watermark or at)
+    else:
         AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)
+
+
+def _earlier_contacts(account: str, state: AccountState | None) -> Iterator[datetime]:
+    """Yield times at which there was contact already: an earlier version did not store it, or the state was lost.
+
+    What was missed since then is no history.
+    """
+    if state is not None and state.watermark is not None:
+        yield state.watermark
+    passes = ReconciliationRun.objects.filter(account=account, kind=RunKind.EVENTS, state=RunState.DONE)
+    yield from passes.order_by("started_at").values_list("started_at", flat=True)[:1]
+    events = Event.objects.filter(account=account)
+    yield from events.order_by("created_at", "pk").values_list("received_at", flat=True)[:1]
 
 
 def _first_contact(account: str) -> datetime | None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         endpoint_problem as endpoint_problem,
         reconcile_balances as reconcile_balances,
     )
+    from payments_integration.reconciliation.commands import poll as poll, run_due as run_due
     from payments_integration.reconciliation.doubles import doubles_of as doubles_of, report_doubles as report_doubles
     from payments_integration.reconciliation.due import (
         process_due as process_due,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         refuse_to_forget as refuse_to_forget,
     )
     from payments_integration.reconciliation.objects import reconcile_objects as reconcile_objects
-    from payments_integration.reconciliation.once import poll as poll, run_due as run_due
     from payments_integration.reconciliation.renaming import (
         RenameRefused as RenameRefused,
         rename_account as rename_account,

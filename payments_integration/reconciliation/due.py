@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,10 +23,11 @@ from payments_integration.db.transactions import RaceLost, RetryDeadline, delete
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A step starts nothing new after this many seconds; the next wake-up continues. Each step has its own limit, so that
 #: a long backlog of one kind does not delay the others.

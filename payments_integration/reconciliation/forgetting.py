@@ -41,7 +41,8 @@ from payments_integration.signals import mirror_deleted
 BATCH = 500
 #: The claim of a process that died ends within this time.
 PATIENCE = PASS.length + timedelta(seconds=5)
-#: A process trusts for a minute that an account is not marked (``projection.keys``). The rest is for what it began.
+#: A process trusts for a minute that an account is not marked (``projection.project_keys``). The rest is for what it
+#: began.
 TRUST = timedelta(seconds=65)
 #: How often the tables are read, each time to the end, before a person must stop what still writes.
 ROUNDS = 10
@@ -68,7 +69,7 @@ def count_rows(account: str) -> dict[str, int]:
 def refuse_to_forget(account: str, *, force: bool = False) -> None:
     """Raise ForgetRefused if money may be under way, or rows of other apps would be deleted too.
 
-    ``force``: accept open operations. A test project need not finish them.
+    ``force``: accept open operations, and the live key that filled the mirror. A test project need not finish them.
     """
     if not force and not _was_test(account):
         open_ones = Operation.objects.filter(account=account, state__in=OPEN_OPERATION_STATES)
@@ -77,6 +78,12 @@ def refuse_to_forget(account: str, *, force: bool = False) -> None:
             raise ForgetRefused(
                 f"operations of {account} are not finished, such as {', '.join(ids)}: money may be under way, and the "
                 "ledger would forget it. Wait until they are resolved (admin: Operations), or add --force"
+            )
+        if _has_its_key(account):
+            raise ForgetRefused(
+                f"{account} has the live API_KEY that filled it. Its objects would come back from the provider, "
+                "without the operations that keep a call from being sent twice and without the erasures. Configure "
+                "the key of the other project first, or add --force"
             )
     for model in _models():
         for relation in _relations(model):
@@ -100,9 +107,9 @@ def forget_account(
     ``wait``: how long after the mark nothing is deleted (None: ``TRUST``). ``waiting`` is called before, with what is
     left of it.
 
-    Raises ForgetRefused if money may be under way (not with ``force``), if rows of other apps would be deleted too, if
-    a pass runs for longer than ``patience``, or if other processes go on writing; ClaimLost if another process has
-    taken the account over.
+    Raises ForgetRefused if money may be under way or the live key is not replaced yet (not with ``force``), if rows of
+    other apps would be deleted too, if a pass runs for longer than ``patience``, or if other processes go on writing;
+    ClaimLost if another process has taken the account over.
     """
     refuse_to_forget(account, force=force)
     ensure_state(account)
@@ -256,6 +263,12 @@ def _was_test(account: str) -> bool:
         return False
     open_ones = Operation.objects.filter(account=account, state__in=OPEN_OPERATION_STATES)
     return not open_ones.exclude(sent_to=conf.fingerprint(account)).exists()
+
+
+def _has_its_key(account: str) -> bool:
+    """Return True if the key in the setting is the one that filled the mirror."""
+    entry = conf.current().ACCOUNTS.get(account)
+    return entry is not None and _state(account).filter(key_hash=entry.key_hash).exists()
 
 
 def _relations(model: type[Any]) -> list[Any]:

@@ -14,7 +14,15 @@ from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.exceptions import PaymentsError
-from payments_integration.models import AccountState, ObjectDispatch, Operation, ReconciliationRun, RunState
+from payments_integration.models import (
+    AccountState,
+    DueAttention,
+    DueRefresh,
+    ObjectDispatch,
+    Operation,
+    ReconciliationRun,
+    RunState,
+)
 
 #: A pass that has been running for longer has died.
 LONGEST_PASS = timedelta(minutes=15)
@@ -104,11 +112,15 @@ def _refuse_if_in_use(using: str, models: list[type[Any]], old: str, new: str) -
         model._meta.db_table for model in models if model._default_manager.using(using).filter(account=new).exists()
     ]
     if taken:
-        raise RenameRefused(f"{new} has rows already, in {', '.join(taken)}")
+        raise RenameRefused(
+            f"{new} has rows already, in {', '.join(taken)}. If a process only read under the new alias, remove its "
+            f"rows with payments_forget {new}; operations under {new} would be forgotten too"
+        )
     now = timezone.now()
     started = now - LONGEST_PASS
     working: dict[type[Any], Q] = {
-        **dict.fromkeys((AccountState, Operation, ObjectDispatch), Q(claimed_until__gt=now)),
+        **dict.fromkeys((DueAttention, DueRefresh, Operation, ObjectDispatch), Q(claimed_until__gt=now)),
+        AccountState: Q(claimed_until__gt=now) | Q(sweep_claimed_until__gt=now),
         ReconciliationRun: Q(state=RunState.RUNNING, started_at__gt=started),
     }
     for model, is_worked_on in working.items():

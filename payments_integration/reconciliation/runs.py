@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -29,9 +28,10 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, AccountState, ReconciliationRun, RunState
 from payments_integration.runtime import stopping
+from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 T = TypeVar("T")
 
 #: Called with the run after each page and while it waits, for a progress bar.

@@ -47,7 +47,7 @@ def create_payment(
         metadata: At most 20 texts of at most 500 characters, by name.
         account: An alias of ``ACCOUNTS``.
         idempotency_key: Names the intent. A call with a known key sends nothing new and returns the same object.
-            Without a key, two calls are two intents.
+            Without a key, two calls are two intents, even if the second one is a retry.
         actor: Who asks, a user or text, for the ledger. Staff need the permission for the call.
 
     Returns:

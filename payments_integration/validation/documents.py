@@ -10,7 +10,6 @@ DOCUMENT_CHECKS can be set to log its refusals only.
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 from typing import Any
 
@@ -18,8 +17,9 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.enums import DocumentType
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_LENGTH = 64
 

@@ -47,6 +47,18 @@ class NestedError(ValidationError):
         self.place, self.reason = place, reason
 
 
+class PythonError(ValidationError):
+    """An error whose message says what to write in Python.
+
+    Attributes:
+        reason (str): The message for people who do not call this app from Python.
+    """
+
+    def __init__(self, message: str, reason: str, code: str) -> None:
+        super().__init__(message, code=code)
+        self.reason = reason
+
+
 class Validator:
     """Collect the errors of one call's arguments; :meth:`finish` raises them together.
 
@@ -63,6 +75,10 @@ class Validator:
         text = str(message)
         error = NestedError(place, text, code) if place else ValidationError(text, code=code)
         self._errors.setdefault(argument, []).append(error)
+
+    def fail_in_python(self, name: str, message: Message, reason: Message) -> None:
+        """Do ``fail`` for an argument with a message for Python, and another one for everybody else."""
+        self._errors.setdefault(name, []).append(PythonError(str(message), str(reason), "invalid"))
 
     def finish(self) -> None:
         if self._errors:
@@ -96,7 +112,8 @@ class Validator:
         """
         if value is not None and not isinstance(value, str):
             # ``Payable`` looks it up again by ``str(…)``.
-            self.fail(name, _("This must be text: pass str(…) of a number or a UUID."))
+            words = _("This must be text: pass str(…) of a number or a UUID.")
+            self.fail_in_python(name, words, _("This must be text."))
             return ""
         text = self.text(name, value)
         if text != text.strip():
@@ -125,7 +142,9 @@ class Validator:
         if isinstance(value, bool) or not isinstance(value, int):
             example = example_for(value, currency)
             values = {"minor": example.minor, "money": example.shown, "call": example.call}
-            self.fail(name, _("This must be an integer in minor units: %(minor)d for %(money)s, %(call)s.") % values)
+            words = _("This must be an integer in minor units: %(minor)d for %(money)s, %(call)s.")
+            reason = _("This must be an integer in minor units: %(minor)d for %(money)s.")
+            self.fail_in_python(name, words % values, reason % values)
         elif value <= 0:
             self.fail(name, _("This must be above zero."), "min_value")
         elif value > INT64_MAX:
@@ -165,7 +184,7 @@ class Validator:
     def mapping(self, name: str, value: object, known: Collection[str]) -> Mapping[str, Any]:
         """Return a dict with only the known keys. Keys whose value is None are left out."""
         if not isinstance(value, Mapping):
-            self.fail(name, _("This must be a dict."))
+            self.fail(name, _("This must be an object with keys and values."))
             return {}
         for key in value:
             if key not in known:
@@ -176,7 +195,7 @@ class Validator:
     def metadata(self, name: str, value: object) -> Json:
         """Return at most 20 string keys of up to 100 characters, with string values of up to 500 (spec, "Limits")."""
         if not isinstance(value, Mapping):
-            self.fail(name, _("This must be a dict."))
+            self.fail(name, _("This must be an object with keys and values."))
             return {}
         if len(value) > MAX_METADATA_KEYS:
             self.fail(name, _("At most %(max)d keys are allowed.") % {"max": MAX_METADATA_KEYS})

@@ -10,6 +10,7 @@ import pytest
 from openpyxl import load_workbook
 from playwright.sync_api import expect
 
+from payments_integration.models import OperationState
 from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data, sample_data
 from tests.browser.conftest import Person, Visit, address
@@ -210,7 +211,20 @@ def test_no_status_and_no_heading_is_cut_off_on_a_laptop(visit: Visit, person: P
         rows.payment(status=status)
     visitor = visit(person("ana", "view_payment"), language=language, width=1366)
     visitor.open(address("payment", "changelist"))
+    cut_off = """all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"""
+    # Beside the open sidebar, statuses end with an ellipsis. Headings never do.
+    assert visitor.find("#result_list thead .text :is(a, span)").evaluate_all(cut_off) == []
     visitor.find("#toggle-nav-sidebar").click()
     assert visitor.find("#result_list .pi-status").count() == 4
-    cut_off = """all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"""
     assert visitor.find("#result_list :is(.pi-status, thead .text a, thead .text span)").evaluate_all(cut_off) == []
+
+
+@pytest.mark.parametrize("language", ["es", "pt-BR"])
+def test_no_heading_of_an_operation_is_cut_off_beside_the_sidebar(visit: Visit, person: Person, language: str) -> None:
+    rows.operation(state=OperationState.DONE)
+    visitor = visit(person("finance"), language=language, width=1366)
+    visitor.open(address("operation", "changelist"))
+    headings = visitor.find("#result_list thead .text :is(a, span)")
+    assert headings.count() > 5
+    cut_off = """all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"""
+    assert headings.evaluate_all(cut_off) == []

@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 import time_machine
 from django.core.management import call_command
 
-from payments_integration import inbox, services, signals
+from payments_integration import inbox, reconciliation, services, signals
 from payments_integration.contrib.finance import movements
 from payments_integration.contrib.finance.apps import record
+from payments_integration.contrib.finance.closing import close_months
 from payments_integration.contrib.finance.journal import statements
-from payments_integration.contrib.finance.models import Movement
-from payments_integration.models import Payment
+from payments_integration.contrib.finance.models import ClosingBalance, Movement
+from payments_integration.models import Balance, Payment
 from payments_integration.projection import events as projected
 from payments_integration.sandbox import Fault
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
@@ -51,6 +52,39 @@ def figures() -> dict[str, tuple[dict[str, int], int | None]]:
     """By currency: the sums by kind, and what they do not explain."""
     found = {item.currency: (item.booked, item.unexplained) for item in statements(MONTH)}
     return {currency: (booked, rest) for currency, (booked, rest) in found.items() if booked or rest}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text}+00:00")
+
+
+@pytest.mark.django_db
+@pytest.mark.case(94)
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["with the app", "without the app"])
+def test_a_month_closes_with_what_arrived_together_with_the_next_one(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller, is_recorded: bool
+) -> None:
+    """No webhook arrives over the end of a month, so one pass applies the events of both."""
+    clock.move_to(at("2026-03-20T12:00:00"))
+    services.sync_balances()
+    reconciliation.reconcile_events(sandbox.account)
+    if not is_recorded:
+        signals._mirror_listeners.clear()
+    before = Balance.objects.get(currency="CLP")
+    sandbox.engine.faults.add(Fault("drop", times=None))
+    clock.move_to(at("2026-03-31T22:00:00"))
+    late = pay(sandbox, amount=10_000)
+    clock.move_to(at("2026-04-01T02:00:00"))
+    pay(sandbox, amount=7_000)
+    clock.move_to(at("2026-04-01T08:00:00"))
+    reconciliation.reconcile_events(sandbox.account)
+    clock.move_to(at("2026-04-06T08:00:00"))
+    reconciliation.reconcile_events(sandbox.account)
+    close_months()
+    [closed] = ClosingBalance.objects.filter(currency="CLP", day=date(2026, 3, 31))
+    net = Payment.objects.get(pk=late.pk).net_amount
+    assert net
+    assert closed.available + closed.pending == before.available + before.pending + net
 
 
 #: What ``trade`` moves. The fees are those of the sandbox's terms.

@@ -43,7 +43,7 @@ from payments_integration.payable import OrderStatus
 from payments_integration.sandbox import Engine, Fault, SandboxServer
 from payments_integration.testing import ProviderSandbox
 
-pytestmark = [pytest.mark.urls("example_project.urls")]
+pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.any_database]
 database = pytest.mark.django_db(transaction=True)
 
 

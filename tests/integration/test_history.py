@@ -180,6 +180,30 @@ class TestTheFirstSynchronisation:
         assert not calls
 
 
+@pytest.mark.case(156)
+@pytest.mark.parametrize("left", ["runs", "events"])
+def test_what_was_missed_before_the_state_was_lost_is_no_history(
+    sandbox: ProviderSandbox, calls: list[tuple[str, str]], left: str
+) -> None:
+    """The site was away for five hours, and came back without this one row."""
+    history = make(sandbox, 10)
+    at_present(sandbox)
+    pass_over(sandbox)
+    installed = timezone.now() - timedelta(days=3)
+    if left == "runs":
+        Event.objects.all().delete()
+        ReconciliationRun.objects.update(started_at=installed)
+    else:
+        ReconciliationRun.objects.all().delete()
+        Event.objects.update(received_at=installed)
+    missed = make(sandbox, 5 / 24)
+    at_present(sandbox)
+    projection.forget_contacts()
+    pass_over(sandbox)
+    assert {object_id for _, object_id in calls} == {missed}
+    assert Payment.objects.filter(pk__in=(history, missed)).count() == 2
+
+
 def dispatch_since(settings: Any, at: datetime | None) -> None:
     configured = getattr(settings, conf.NAME)
     accounts = {"default": {**configured["ACCOUNTS"]["default"], "DISPATCH_SINCE": at}}

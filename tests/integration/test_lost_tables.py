@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
 from payments_integration.contrib.backoffice.models import SearchTerm
@@ -81,6 +82,17 @@ def test_no_handler_is_called_for_a_status_again(site: ProviderSandbox, receiver
         reconcile()
     assert receiver.statuses == []
     assert set(Payment.objects.values_list("status", flat=True)) == {"succeeded"}
+    assert Payment.objects.count() == 3
+
+
+def test_a_full_pass_that_goes_on_does_not_fill_a_table_that_was_lost_since(site: ProviderSandbox) -> None:
+    """The page says to repeat it until no line says that it resumed."""
+    AccountState.objects.update(resync_begun_at=timezone.now(), resync_list="refund")
+    with deletion_allowed():
+        Payment.objects.all().delete()
+    assert reconciliation.reconcile_objects(full=True).resumed
+    assert not Payment.objects.exists()
+    assert not reconciliation.reconcile_objects(full=True).resumed
     assert Payment.objects.count() == 3
 
 

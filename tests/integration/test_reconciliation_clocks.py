@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from payments_integration import inbox, projection, reconciliation, services
 from payments_integration.models import AccountState, Event, ObjectDispatch, Payment, RefreshReason, deletion_allowed
-from payments_integration.reconciliation.once import run_due
+from payments_integration.reconciliation.commands import run_due
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories

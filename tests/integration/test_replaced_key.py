@@ -19,14 +19,23 @@ from payments_integration import conf, health, projection, reconciliation, servi
 from payments_integration.checks import check_accounts
 from payments_integration.db import statements, transactions
 from payments_integration.exceptions import KeyReplaced, NoAnswer, NotFound, PermissionRefused, ProviderError
-from payments_integration.models import AccountState, Event, EventState, Operation, OperationState, Payment
-from payments_integration.projection import keys
+from payments_integration.models import (
+    AccountState,
+    Event,
+    EventState,
+    Operation,
+    OperationState,
+    Payment,
+    deletion_allowed,
+)
+from payments_integration.projection import project_keys
 from payments_integration.sandbox.faults import Fault
-from payments_integration.signals import Reason
+from payments_integration.signals import Reason, dispatching
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
+from tests.fake_provider import PAYOUT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.case(145)]
 
@@ -298,7 +307,7 @@ def test_events_wait_while_the_key_was_not_compared(
         assert len(compared) == 1
         reconciliation.process_due()
         assert len(compared) == 1, "it has just failed"
-        monkeypatch.setattr(keys, "_PUT_OFF_SECONDS", 0.0)
+        monkeypatch.setattr(project_keys, "_PUT_OFF_SECONDS", 0.0)
         projection.forget_keys()
         reconciliation.process_due()
         assert len(compared) > 1, "a moment later it is made again"
@@ -316,7 +325,7 @@ def test_a_comparison_that_is_cut_short_goes_on(
     ten: Payment, installed: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request waits for it, and the provider is slow."""
-    monkeypatch.setattr(keys, "_PUT_OFF_SECONDS", 0.0)
+    monkeypatch.setattr(project_keys, "_PUT_OFF_SECONDS", 0.0)
     installed.engine.add_project("sk_test_two")
     installed.engine.faults.add(Fault("slow", times=None, delay=0.1, operation="get_payment"))
     cut = 0
@@ -457,3 +466,78 @@ def test_the_rows_get_another_alias_and_the_live_key_starts_afresh(filled: Payme
     assert {(state.account, state.has_test_key) for state in AccountState.objects.all()} == {
         ("test", True), ("default", False),
     }  # fmt: skip
+
+
+def due_payout() -> Operation:
+    with dispatching():  # a handler's call: a worker sends it
+        return services.defer(services.create_payout, **PAYOUT, merchant_reference="invoice-17")
+
+
+@pytest.mark.parametrize("has", ["all", "no state", "no operation", "objects of both"])
+def test_a_copy_of_production_pays_nothing_out_of_another_project(
+    filled: Payment, installed: ProviderSandbox, has: str, attentions: list[dict[str, Any]]
+) -> None:
+    """Too few objects to refuse the key, or a dump without the state of the account."""
+    installed.engine.add_project("sk_test_two")
+    with with_key("sk_test_sandbox"):
+        operation = due_payout()
+    with with_key("sk_test_two", "second"):
+        services.create_payment(**PAYMENT, account="second")  # there is an object of the other project
+    if has == "no state":
+        AccountState.objects.all().delete()
+    with deletion_allowed():
+        Payment.objects.filter(account="second").delete()
+        if has == "no operation":
+            Operation.objects.filter(operation="create_payment").delete()
+    with with_key("sk_test_two"):
+        if has == "objects of both":
+            assert reconciliation.reconcile_events("default").state == "done"
+            assert reconciliation.reconcile_objects("default", full=True).state == "done"
+            assert Payment.objects.filter(account="default", gone_at=None).exists()
+        sent = posts(installed)
+        assert services.resume_operations() == {"needs_person": 1}
+        assert posts(installed) == sent
+    operation.refresh_from_db()
+    assert "recorded under another API key" in operation.note
+    assert [seen["reason"] for seen in attentions] == [Reason.OPERATION_NEEDS_RESOLUTION]
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_payout_that_waited_for_another_key_of_its_project_is_sent(
+    filled: Payment, installed: ProviderSandbox, is_empty: bool
+) -> None:
+    """Rotated: the provider knows an object. A new site has none, and its first key may have been wrong."""
+    installed.engine.default_project.add_key("sk_test_rotated")
+    if is_empty:
+        with deletion_allowed():
+            Payment.objects.all().delete()
+        AccountState.objects.all().delete()
+    with with_key("sk_test_wrong" if is_empty else "sk_test_sandbox"):
+        operation = due_payout()
+    with with_key("sk_test_rotated"):
+        assert services.resume_operations() == {"done": 1}
+    operation.refresh_from_db()
+    assert operation.state == OperationState.DONE
+
+
+def test_two_keys_that_were_swapped(filled: Payment, installed: ProviderSandbox) -> None:
+    """One object is enough: the key filled the mirror of another account, and a project has one account."""
+    installed.engine.add_project("sk_test_two")
+    before = conf.current().ACCOUNTS["default"]
+
+    def with_keys(default: str, second: str) -> Any:
+        entries = {
+            alias: {"BASE_URL": before.base_url, "API_KEY": key}
+            for alias, key in (("default", default), ("second", second))
+        }
+        return override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": entries})
+
+    with with_keys("sk_test_sandbox", "sk_test_two"):
+        services.create_payment(**PAYMENT, account="second")
+        assert reconciliation.reconcile_events("second").state == "done"
+    with with_keys("sk_test_two", "sk_test_sandbox"):
+        for alias in ("default", "second"):
+            with pytest.raises(KeyReplaced):
+                services.create_payment(**PAYMENT, account=alias)
+            assert "KeyReplaced" in reconciliation.reconcile_objects(alias, full=True).error
+    assert Payment.objects.filter(gone_at=None).count() == 2

@@ -13,12 +13,14 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import models
+from django.dispatch import Signal
 
-from payments_integration import services
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
-from payments_integration.models import Operation, OperationState, Payment, Payout, Refund, deletion_allowed
-from payments_integration.signals import dispatching, event_received
+from payments_integration import inbox, services
+from payments_integration.exceptions import ApprovalRequired
+from payments_integration.models import Event, Operation, OperationState, Payment, Payout, Refund, deletion_allowed
+from payments_integration.signals import dispatching, event_received, status_changed
 from payments_integration.testing import ProviderSandbox
+from tests.unit.payable.payables import Ticket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(5)]
 
@@ -71,17 +73,14 @@ def test_a_call_that_the_dump_lacks_finds_its_payout_under_its_key(sandbox: Prov
     assert Operation.objects.get().state == OperationState.DONE
 
 
-def test_without_a_reference_a_person_decides(sandbox: ProviderSandbox, dumped: Dump) -> None:
-    """The app fills in the operation's id, and a new operation has another one: the provider sees another request."""
+def test_without_a_reference_the_provider_sees_the_same_request(sandbox: ProviderSandbox, dumped: Dump) -> None:
+    """The app fills in the operation's id, which follows from the key."""
     restore = dumped()
     payout = services.create_payout(**PAYOUT, idempotency_key="invoice-17")
     restore()
-    with pytest.raises(OutcomeUnknown):
-        services.create_payout(**PAYOUT, idempotency_key="invoice-17")
-    operation = Operation.objects.get()
-    assert operation.state == OperationState.NEEDS_PERSON
+    assert services.create_payout(**PAYOUT, idempotency_key="invoice-17") == payout
     assert len(sandbox.engine.payouts) == 1
-    assert services.mark_happened(operation, payout.pk, "ana", "of before the restore").result_id == payout.pk
+    assert Operation.objects.get().state == OperationState.DONE
 
 
 def test_a_day_later_only_the_reference_finds_it(
@@ -165,37 +164,61 @@ def test_two_days_later_neither_send_again_nor_approve_pays_twice(
 
 
 @pytest.mark.case(124)
-def test_a_handler_that_is_called_again_for_an_old_event_pays_nothing_twice(
-    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
+@pytest.mark.parametrize("hours", [1, 48])
+@pytest.mark.parametrize(
+    ("signal", "is_keyed", "is_read_first"),
+    [
+        (event_received, True, False),
+        (event_received, False, False),
+        (status_changed, False, False),
+        (status_changed, False, True),
+    ],
+    ids=["event with a key", "event", "change of an event", "change of an answer"],
+)
+def test_a_handler_that_is_called_again_pays_nothing_twice(
+    sandbox: ProviderSandbox,
+    dumped: Dump,
+    clock: time_machine.Traveller,
+    hours: int,
+    signal: Signal,
+    is_keyed: bool,
+    is_read_first: bool,
 ) -> None:
-    """Its key is forgotten, and its operation is new."""
+    """Its operation is new, and after two days the provider has forgotten the key."""
     asked: list[Operation] = []
 
-    def pay_out(**kwargs: Any) -> None:
-        reference = f"share-{kwargs['event'].object_id}"
-        asked.append(
-            services.defer(services.create_payout, **PAYOUT, merchant_reference=reference, idempotency_key=reference)
-        )
+    def pay_out(instance: Any, event: Event | None = None, status: str = "", **kwargs: Any) -> None:
+        if status != "succeeded" and (event is None or status or event.type != "payment.succeeded"):
+            return
+        reference = f"share-{instance.pk}"
+        keyed = {"merchant_reference": reference, "idempotency_key": reference} if is_keyed else {}
+        asked.extend(services.defer(services.create_payout, **PAYOUT, **keyed) for _ in range(1 if is_keyed else 2))
 
-    event_received.connect(pay_out, sender=Payment)
+    signal.connect(pay_out, sender=Payment)
     try:
         restore = dumped()
         payment = services.create_payment(
             amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", idempotency_key="order-4"
         )
         sandbox.engine.pay(payment.pk)
+        if is_read_first:
+            services.refresh(payment.pk)
         for _ in range(2):
             call_command("payments_process", account="default")
-        (made,) = sandbox.engine.payouts
-        clock.shift(timedelta(days=2))
+        made = sorted(sandbox.engine.payouts)
+        clock.shift(timedelta(hours=hours))
         asked.clear()
         restore()
         call_command("payments_process", account="default")
+        assert len(asked) == len(made) == (1 if is_keyed else 2)
+        inbox.replay(Event.objects.get(type="payment.succeeded"))
+        call_command("payments_process", account="default")
     finally:
-        event_received.disconnect(pay_out, sender=Payment)
-    assert asked
-    assert list(sandbox.engine.payouts) == [made]
-    assert Operation.objects.get(operation="create_payout").result_id == made
+        signal.disconnect(pay_out, sender=Payment)
+    assert len(asked) == 2 * len(made)
+    assert sorted(sandbox.engine.payouts) == made
+    done = Operation.objects.filter(operation="create_payout", state=OperationState.DONE)
+    assert sorted(done.values_list("result_id", flat=True)) == made
 
 
 @pytest.mark.case(124)
@@ -207,6 +230,22 @@ def test_what_was_made_since_the_backup_calls_for_attention(
     services.create_payout(**PAYOUT)
     restore()
     assert [seen["reason"] for seen in attentions] == ["ledger_incomplete"]
+
+
+def test_a_new_order_with_the_number_of_a_lost_one_counts_as_paid(sandbox: ProviderSandbox, dumped: Dump) -> None:
+    """The page says to raise the sequence of the numbers, because the app cannot tell the two orders apart."""
+    restore = dumped()
+    lost = Ticket.objects.create(total=10_000)
+    payment = services.create_payment(
+        amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card",
+        merchant_reference=str(lost.pk), idempotency_key=lost.attempt_key(),
+    )  # fmt: skip
+    sandbox.engine.pay(payment.pk)
+    number = lost.pk
+    lost.delete()
+    restore()
+    assert Ticket.objects.create(pk=number, total=10_000).is_paid(10_000, "CLP")
+    assert not Ticket.objects.create(pk=number + 1, total=10_000).is_paid(10_000, "CLP")
 
 
 def test_a_whole_refund_is_not_made_again(

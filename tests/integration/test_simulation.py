@@ -6,28 +6,32 @@ import ast
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db.models import F
 
+from payments_integration import tasks
 from payments_integration.exceptions import KeyReplaced
-from payments_integration.models import Event, EventState
+from payments_integration.models import Event, EventState, Operation, OperationState
+from payments_integration.outbox import look_ups
 from tests.factories.receivers.models import ReceiverCall
-from tests.simulation import running
+from tests.simulation import draining, running
 from tests.simulation.clock import START
 from tests.simulation.faults import ENDED, FAMILIES, KINDS
 from tests.simulation.limits import LIMITS
-from tests.simulation.machine import BUTTONS, TASKS, WEBS, WORKERS, Schedule
-from tests.simulation.merchant import PAYS
+from tests.simulation.machine import BUTTONS, NO_READ_AFTER, TASKS, WEBS, WORKERS, Schedule
+from tests.simulation.merchant import PAYS, payout_intent
 from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
-from tests.simulation.scheduler import GO, Fault, Plan, Scheduler
-from tests.simulation.world import World
+from tests.simulation.scheduler import GO, WAIT, Fault, Plan, Scheduler
+from tests.simulation.world import Violation, World
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# `make simulate` runs on each database.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
 
 
 @pytest.fixture
@@ -50,6 +54,29 @@ def test_the_same_seed_gives_the_same_run() -> None:
     first, second = (running.run(3, schedules=3, steps=15, shrink=0) for _ in range(2))
     assert first.digests == second.digests
     assert len(set(first.digests)) >= 3
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize("kind", ["", "drop"])
+def test_a_worker_that_is_kept_beyond_its_turn_publishes_a_message_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    schedule = Schedule()
+    schedule.begin("celery", "", False, set(FAMILIES), sold=2, window=0, approvals=False, has_gaps=False)
+    world = schedule._world
+    schedule._pay(0, ("process", "pay"), after=NO_READ_AFTER)
+    draining.deliver_due(world, all_of_them=True)
+    world.messages.clear()
+    world.step("beat: process_events", [Fault("committed", WAIT), *([Fault("publish", kind)] if kind else [])])
+    world.task("worker-1", "process_events")
+    world.time.advance(tasks.TURN_SECONDS + 1)
+    world.resume(0)
+    assert len(world.messages) == (not kind)
+    assert world.counts["publish drop"] == bool(kind)
+    schedule.teardown()
+    assert finished == [world]
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -148,6 +175,34 @@ def test_one_object_for_which_handlers_always_fail_blocks_no_other(monkeypatch: 
     begun.teardown()
     [world] = finished
     assert any(mark.startswith("of-") for mark in world.intents) is (pays in ("keyed", "callback"))
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("looks", [True, False])
+def test_what_waited_in_a_backup_and_was_sent_since_is_made_once(monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    if not looks:
+        monkeypatch.setattr(look_ups, "find_forgotten_attempt", lambda operation: None)
+    begun = schedule(sold=1)
+    world = begun._world
+    world.plan.add([Fault("send", "refuse", method="POST")])
+    begun._ask(payout_intent("i1", 700, None), 0, False, [], in_transaction=True)
+    begun.back_up()
+    begun.resume_later(65, 0, [])
+    assert Operation.objects.get(operation="create_payout").state == OperationState.DONE
+    begun.pass_time(26 * 3600)
+    begun.restore(0, False)
+    operation = Operation.objects.get(operation="create_payout")
+    world.start("web-1", "send it now", partial(world.merchant.press, "retry", operation, "Ana"))
+    if looks:
+        begun.teardown()
+        assert finished == [world]
+        assert Operation.objects.get(operation="create_payout").state == OperationState.DONE
+    else:
+        with pytest.raises(Violation, match="more than once"):
+            begun.teardown()
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -44,6 +44,7 @@ OTHERS = (
     "long gap",
     "clock set wrong",
     "key of another project",
+    "backups restored",
 )
 
 #: How long the schedules in hand may go on after a stop.

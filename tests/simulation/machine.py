@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from payments_integration import services
 from payments_integration.models import (
     AccountState,
     Event,
@@ -24,7 +25,7 @@ from payments_integration.models import (
 from payments_integration.projection import newest_objects
 from payments_integration.sandbox import SandboxError
 from tests import factories
-from tests.simulation import draining, invariants
+from tests.simulation import draining, invariants, restoring
 from tests.simulation.clock import START
 from tests.simulation.faults import ALL, ENDED, FAMILIES, KINDS, REFUSALS, REQUESTS, family
 from tests.simulation.limits import LIMITS, PARTS
@@ -114,7 +115,7 @@ NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_siz
 #: Of an approval: before the balance is read, and before the decision is written.
 LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
 #: Of an operation's page.
-BUTTONS = ("retry", "look_up", "mark_happened", "mark_never_happened", "approve", "reject")
+BUTTONS = ("retry", "look_up", "mark_happened", "mark_never_happened", "mark_others", "approve", "reject")
 #: The processes that are deployed together.
 PLACES = st.sampled_from(
     ((*WEBS, *WORKERS), (*WEBS, *WORKERS), WEBS, WORKERS, (WEBS[1], WORKERS[1]), (WEBS[0], WORKERS[0]))
@@ -136,6 +137,7 @@ class Schedule(RuleBasedStateMachine):
         self.world: World | None = None
         self.families: set[str] = set()
         self.has_gaps = self.has_projects = False
+        self.backup: restoring.Backup | None = None
         self.is_broken = False
 
     @initialize(
@@ -196,6 +198,7 @@ class Schedule(RuleBasedStateMachine):
             self._happened_before()
         for number in range(sold):
             self._sell(number)
+        self.back_up()
 
     # what the merchant does
 
@@ -234,7 +237,11 @@ class Schedule(RuleBasedStateMachine):
     def ask_again(self, web: int, index: int, faults: list[Fault]) -> None:
         """A double click, or a caller who did not hear: the same call under the same key."""
         world = self._step("the same call again", faults)
-        keyed = [intent for intent in world.intents.values() if "idempotency_key" in intent.arguments]
+        keyed = [
+            intent
+            for intent in world.intents.values()
+            if "idempotency_key" in intent.arguments and intent.mark not in world.lost
+        ]
         if keyed:
             intent = _pick(keyed, index)
             world.start(_pick(WEBS, web), f"{intent} again", lambda: world.merchant.call(intent))
@@ -568,7 +575,7 @@ class Schedule(RuleBasedStateMachine):
             if made.state != OperationState.DONE:
                 continue
             self._step("the ledger is restored")
-            operation.save()
+            operation.save_base(raw=True)  # as the backup has it
             if forgets:
                 forget_object(made.result_kind, made.result_id)
                 world.watch.restored(made.result_kind, made.result_id)
@@ -580,6 +587,30 @@ class Schedule(RuleBasedStateMachine):
                     self.resume_later(65, worker, [])
                 press = partial(world.merchant.press, "retry", operation, "Ana")
                 world.start("web-1", f"send {operation.pk} again", press)
+
+    @rule()
+    def back_up(self) -> None:
+        """The whole database is dumped."""
+        world = self._step("a backup")
+        if not world.has_another_key:
+            self.backup = restoring.back_up(world) or self.backup
+
+    @rule(worker=INDEX, rejects=st.booleans())
+    @precondition(lambda self: self.backup is not None)
+    def restore(self, worker: int, rejects: bool) -> None:
+        """The database is lost, and restored as the runbook says."""
+        world, backup, self.backup = self._world, self.backup, None
+        assert backup is not None
+        age = world.time.now - backup.at
+        if world.has_another_key or age > restoring.OLDEST:
+            return
+        if world.pays == "callback" and age > restoring.KEYS_KEPT:
+            return
+        self._step(f"the backup of {backup.at:%d %H:%M:%S} is restored")
+        world.plan.clear()
+        world.time.set_skew(0)
+        world.counts["backups restored"] += 1
+        restoring.restore(world, backup, _pick(WORKERS, worker), rejects=rejects)
 
     @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
     def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
@@ -751,7 +782,7 @@ class Schedule(RuleBasedStateMachine):
 
     def _press(self, operation: Operation, button: str, web: str) -> None:
         """A person who knows what the provider's dashboard shows presses one of an operation's buttons."""
-        world, rest = self._world, ["Ana"]
+        world, rest = self._world, list[Any](["Ana"])
         if button == "mark_happened":
             made = draining.executed_as(world, operation)
             linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
@@ -766,6 +797,12 @@ class Schedule(RuleBasedStateMachine):
             if not is_certain or draining.executed_as(world, operation):
                 return
             rest = ["Ana", "not in the dashboard"]
+        elif button == "mark_others":
+            made = draining.executed_as(world, operation)
+            others = [object_id for object_id in services.fitting_objects(operation) if object_id != made]
+            if not others:
+                return
+            rest = [others, "Ana", "of another order"]
         if button in ("approve", "reject"):
             press = partial(world.merchant.approve, operation, button == "reject")
         else:
@@ -841,8 +878,8 @@ class Schedule(RuleBasedStateMachine):
             *Event.objects.filter(account=ACCOUNT, state__in=states).order_by("created_at", "pk"),
             *StatusChange.objects.filter(account=ACCOUNT, state__in=states, event=None).order_by("pk"),
         ]
-        if not items or world.pays == "defer":
-            return  # such a handler pays without a key, and again for each call
+        if not items:
+            return
         item = _pick(items, index)
         world.plan.add([pause])
         for number in range(presses):

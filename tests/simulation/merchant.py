@@ -132,7 +132,7 @@ class Merchant:
             if not is_expected(error):
                 raise
 
-    def press(self, button: str, operation: Operation, *rest: str) -> None:
+    def press(self, button: str, operation: Operation, *rest: Any) -> None:
         """A person presses a button on an operation's page."""
         try:
             getattr(services, button)(operation, *rest)
@@ -218,7 +218,7 @@ class Merchant:
         self._record(f"status:{change.pk}:{previous_status}>{status}", instance.pk)
         if kwargs["event"] is None:
             self._world.receives_change(change)
-        if self._world.pays == "keyed" and change.object_kind == "payment" and status == "succeeded":
+        if self._world.pays in ("defer", "keyed") and change.object_kind == "payment" and status == "succeeded":
             self._pay_on(change)
         self._may_fail(kwargs["event"] or change)
 
@@ -270,9 +270,12 @@ class Merchant:
             raise RAISED[kind]
 
     def _pay_on(self, item: Item) -> None:
-        """Pay out the received amount: recorded with the dispatch, once per event or, with a key, once per payment."""
+        """Pay the received amount out: recorded with the dispatch, once per item or, with a key, once per payment."""
         if self._world.pays == "defer":
             mark, key = str(item.pk), {}
+            if isinstance(item, StatusChange):
+                same = StatusChange.objects.filter(object_id=item.object_id, status=item.status, pk__lte=item.pk)
+                mark = f"{item.object_id} {item.status} {same.count()}"
         else:
             mark = f"of-{item.object_id}"
             key = {"idempotency_key": mark}

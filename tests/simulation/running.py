@@ -59,6 +59,8 @@ def scheduler() -> Iterator[Scheduler]:
     try:
         yield held
     finally:
+        if Schedule.last is not None:
+            Schedule.last.close()  # a test that failed has left it open, with its time and its chance
         Schedule.last = None
         held.close()
         logging.disable(logging.NOTSET)

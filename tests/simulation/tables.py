@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Model
 
 from payments_integration.models import (
     MIRRORS,
@@ -16,22 +17,23 @@ from payments_integration.models import (
 )
 from tests.factories.receivers.models import ReceiverCall
 
-_TABLES = [
+#: What the app, its receivers or its staff write.
+MODELS: list[type[Model]] = [
     *(
-        model._meta.db_table
+        model
         for label in ("payments_integration", "payments_finance", "payments_receipts")
         for model in apps.get_app_config(label).get_models()
     ),
-    ReceiverCall._meta.db_table,
-    User._meta.db_table,
+    ReceiverCall,
+    User,
 ]
 
 
 def empty() -> None:
-    """Delete every row that the app, its receivers or its staff have written."""
+    """Delete every row."""
     with transaction.atomic(), connection.cursor() as cursor:
-        for table in _TABLES:
-            cursor.execute(f"DELETE FROM {table}")
+        for model in MODELS:
+            cursor.execute(f"DELETE FROM {model._meta.db_table}")
         if connection.vendor == "sqlite":
             cursor.execute("DELETE FROM sqlite_sequence")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -77,6 +78,13 @@ class History:
     mirrored: State | None = None
     #: When the provider came to the last of the states.
     changed_at: datetime | None = None
+
+
+#: What ``Watch`` knows of the database.
+_OF_DATABASE = (
+    "stored_at", "applied", "dispatched", "reopened", "let_go", "_states", "_last_dispatched", "_claims", "_alone",
+    "_together", "_dead_claims", "_failing", "_attempts",
+)  # fmt: skip
 
 
 class Watch:
@@ -246,6 +254,17 @@ class Watch:
         """A backup knows nothing of this object."""
         history = self.histories[kind, object_id]
         history.position, history.mirrored = -1, None
+
+    def backup(self) -> dict[str, Any]:
+        """What is known of the database: not of the provider, and of no process."""
+        shown = {key: (each.position, each.mirrored) for key, each in self.histories.items()}
+        return {"shown": shown, **{name: deepcopy(vars(self)[name]) for name in _OF_DATABASE}}
+
+    def restore(self, backup: dict[str, Any]) -> None:
+        """The database is again as it was when this was taken."""
+        for key, history in self.histories.items():
+            history.position, history.mirrored = backup["shown"].get(key, (-1, None))
+        vars(self).update({name: deepcopy(backup[name]) for name in _OF_DATABASE})
 
     @property
     def claims(self) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import socket
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -33,7 +34,7 @@ from payments_integration.models import (
     Operation,
     StatusChange,
 )
-from payments_integration.projection import endpoints, history, keys
+from payments_integration.projection import endpoints, history, project_keys
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.deliveries import signature
@@ -134,6 +135,8 @@ class World:
         self.overdue: set[str] = set()
         #: Events and changes that people have replayed.
         self.replays: set[str] = set()
+        #: The marks of intents of which a restored ledger lacks a call.
+        self.lost: set[str] = set()
         #: Events that a person has marked as done.
         self.finished: set[str] = set()
         #: What receivers have done and committed, until the last callback of that commit is called; and who it was.
@@ -157,6 +160,7 @@ class World:
         self.engine.fund("CLP", FUNDS)
         self._observe = connections["default"]
         self._observe.inc_thread_sharing()
+        self._stack.callback(self._observe.dec_thread_sharing)
         self._wire(self._stack)
         for key in OTHER_KEYS:
             self._add_project(key)
@@ -344,10 +348,13 @@ class World:
             if self.processes[name].key == key:
                 continue
             self.processes[name].key = key
-            before = self.processes[name]
-            self.kill(before)
-            self._bury(before)
+            self.end(self.processes[name])
         self.counts["key of another project"] += key != API_KEY
+
+    def end(self, process: Process) -> None:
+        """Kill the process with all that it does; another one, new to everything, takes its place."""
+        self.kill(process)
+        self._bury(process)
 
     @property
     def has_another_key(self) -> bool:
@@ -467,6 +474,17 @@ class World:
         if kind != "drop":
             self.messages.extend([(account, self.time.now)] * (2 if kind == "twice" else 1))
 
+    def wake_up(self, account: str | None) -> None:
+        """Stands for the task's own message, for the rest of its work."""
+        kind = self.at("publish", may_wait=False)
+        if kind == "drop":
+            raise ConnectionError("The broker is away")
+        self.messages.extend([(account or ACCOUNT, self.time.now)] * (2 if kind == "twice" else 1))
+
+    def _connects(self, *_: object) -> None:
+        self.violated("nothing leaves the simulation", "a socket was to be connected")
+        raise ConnectionRefusedError
+
     def consume(self, process: str, index: int) -> None:
         """A worker takes one of the broker's messages, in any order."""
         _, sent = self.messages.pop(index % len(self.messages))
@@ -481,7 +499,6 @@ class World:
         while self.waiting:
             self._act(self.waiting.pop(0))
         self._stack.close()
-        self._observe.dec_thread_sharing()
 
     def _add_project(self, key: str) -> None:
         """Another project, in which money has moved as well."""
@@ -509,7 +526,7 @@ class World:
         resources._clients = actor.process.memory.setdefault("clients", {})
         history._contacts = actor.process.memory.setdefault("contacts", {})
         for name in ("_known", "_put_off", "_not_known"):
-            setattr(keys, name, actor.process.memory.setdefault(f"keys{name}", {}))
+            setattr(project_keys, name, actor.process.memory.setdefault(f"keys{name}", {}))
         setattr(settings, conf.NAME, self._options(actor.process.key))
         self.scheduler.act(actor)
         if actor.is_done:
@@ -604,10 +621,10 @@ class World:
     def _wire(self, stack: ExitStack) -> None:
         """Put the simulation in where the app meets the outside."""
         stack.enter_context(override_settings(**{conf.NAME: self._options(API_KEY)}))
-        for module in (keys, projection):
+        for module in (project_keys, projection):
             stack.enter_context(mock.patch.object(module, "COMPARED", COMPARED))
         for name in ("_known", "_put_off", "_not_known"):
-            stack.enter_context(mock.patch.object(keys, name, {}))
+            stack.enter_context(mock.patch.object(project_keys, name, {}))
         # Several pages, even for the few objects of a schedule.
         stack.enter_context(mock.patch.object(claiming, "FIRST_PAGE", 3))
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
@@ -617,6 +634,8 @@ class World:
         # In Django's test environment there is no history.
         stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
+        stack.enter_context(mock.patch.object(tasks, "wake_up", self.wake_up))
+        stack.enter_context(mock.patch.object(socket.socket, "connect", self._connects))
         stack.enter_context(mock.patch.object(releasing, "release", self._release))
         for module in (event_passes, object_passes):
             stack.enter_context(mock.patch.object(module, "fetched_ahead", ahead(self.time.monotonic)))

@@ -8,13 +8,17 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import certifi
 import pytest
+from celery.beat import ScheduleEntry
+from django.conf.urls.i18n import i18n_patterns
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.db.models.signals import post_save, pre_save
 from django.test import override_settings
 from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone
@@ -31,8 +35,9 @@ from payments_integration.checks import (
 )
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
-from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule
+from payments_integration.schedule import BEAT_SCHEDULE, EXPIRES, beat_schedule
 from tests.databases import POSTGRES
+from tests.factories.receivers.models import ReceiverCall
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
@@ -52,6 +57,21 @@ def test_an_account_is_all_that_the_setting_needs() -> None:
     assert current.PROCESSING == "inline"
     assert current.account() == conf.Account("default", "https://api.example.com", "sk_test_1")
     assert not list(conf.problems(setting()))
+
+
+def test_the_setting_may_be_read_only() -> None:
+    raw = MappingProxyType({"ACCOUNTS": MappingProxyType({"default": MappingProxyType(ACCOUNT)})})
+    with override_settings(PAYMENTS_INTEGRATION=raw):
+        assert conf.current() is conf.current()
+        assert conf.account().api_key == "sk_test_1"
+
+
+def test_a_change_of_the_setting_in_place_is_noticed() -> None:
+    entry = {**ACCOUNT, "WEBHOOK_SECRETS": ["whsec_1"]}
+    with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": entry}}):
+        assert conf.account().webhook_secrets == ("whsec_1",)
+        entry["WEBHOOK_SECRETS"].append("whsec_2")  # type: ignore[attr-defined]
+        assert conf.account().webhook_secrets == ("whsec_1", "whsec_2")
 
 
 def test_the_setting_is_read_at_each_use() -> None:
@@ -455,6 +475,7 @@ def test_the_webhook_url_is_found_below_a_prefix_of_the_server() -> None:
         clear_script_prefix()
 
 
+@pytest.mark.any_database
 @pytest.mark.django_db
 def test_the_checks_are_registered() -> None:
     with override_settings(PAYMENTS_INTEGRATION={"X": 1}):
@@ -520,6 +541,16 @@ def test_atomic_requests_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warning.hint.startswith("Decorate these views with django.db.transaction.non_atomic_requests")
 
 
+def test_a_webhook_below_a_language_is_a_warning(settings: Any) -> None:
+    assert check_webhook_urls() == []
+    settings.ROOT_URLCONF = type(
+        "Routes", (), {"urlpatterns": i18n_patterns(path("payments/", include("payments_integration.urls")))}
+    )
+    settings.LANGUAGE_CODE = "es-cl"
+    assert {message.id for message in check_webhook_urls()} == {"payments_integration.W018"}
+    assert "/es/payments/webhook/ begins with a language" in check_webhook_urls()[0].msg
+
+
 def test_use_tz_off_is_a_check_error(settings: Any) -> None:
     assert "payments_integration.E011" not in ids(check_settings())
     settings.USE_TZ = False
@@ -532,6 +563,16 @@ def test_a_schedule_without_process_events_is_a_warning(settings: Any) -> None:
     settings.CELERY_BEAT_SCHEDULE = {}
     assert "payments_integration.W005" in ids(check_settings())
     settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
+    assert "payments_integration.W005" not in ids(check_settings())
+
+
+def test_a_schedule_may_have_entries_of_celery(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    report = ScheduleEntry(name="report", task="shop.tasks.report", schedule=60.0)
+    settings.CELERY_BEAT_SCHEDULE = {"report": report}
+    assert "payments_integration.W005" in ids(check_settings())
+    ours = ScheduleEntry(name="ours", task="payments_integration.tasks.process_events", schedule=30.0)
+    settings.CELERY_BEAT_SCHEDULE = {"report": report, "ours": ours}
     assert "payments_integration.W005" not in ids(check_settings())
 
 
@@ -549,6 +590,55 @@ def test_a_schedule_that_leaves_an_account_out_is_a_warning(settings: Any) -> No
     assert "payments_integration.W005" not in ids(check_settings())
 
 
+@pytest.mark.parametrize(
+    ("annotations", "limited"),
+    [
+        (None, ""),
+        ({"shop.tasks.mail": {"rate_limit": "10/m"}, "*": {"acks_late": True}}, ""),
+        ({"*": {"rate_limit": "10/s"}}, "process_events, resume_operations, "),
+        ([{"*": {"rate_limit": "10/s"}}, object()], "process_events, resume_operations, "),
+        ({"payments_integration.tasks.prune": {"rate_limit": "1/m"}}, "prune: "),
+        (
+            {"*": {"rate_limit": "9/s"}, **{f"payments_integration.tasks.{n}": {"rate_limit": "0"} for n in EXPIRES}},
+            "",
+        ),
+    ],
+)
+def test_an_annotation_that_limits_the_rate_of_the_tasks_is_a_warning(
+    settings: Any, annotations: Any, limited: str
+) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    settings.CELERY_TASK_ANNOTATIONS = annotations
+    found = [message.msg for message in check_settings() if message.id == "payments_integration.W027"]
+    assert len(found) == bool(limited)
+    assert all(f"limits the rate of {limited}" in message for message in found)
+    settings.PAYMENTS_INTEGRATION = setting()
+    assert "payments_integration.W027" not in ids(check_settings())
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cut"),
+    [
+        (None, ""),
+        ({"shop.tasks.mail": {"time_limit": 10}, "*": {"soft_time_limit": None, "time_limit": 43200}}, ""),
+        ({"*": {"soft_time_limit": 300}}, "process_events, resume_operations, "),
+        ([object(), {"*": {"time_limit": 3600}}], "reconcile_events, reconcile_objects, prune: "),
+        ({"payments_integration.tasks.prune": {"time_limit": 60}}, "prune: "),
+    ],
+)
+def test_an_annotation_that_limits_the_time_of_the_tasks_is_a_warning(
+    settings: Any, annotations: Any, cut: str
+) -> None:
+    """The daily sweep is not resumed: ended each time, it would never compare the last objects of its lists."""
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    settings.CELERY_TASK_ANNOTATIONS = annotations
+    found = [message.msg for message in check_settings() if message.id == "payments_integration.W028"]
+    assert len(found) == bool(cut)
+    assert all(f"limits the time of {cut}" in message for message in found)
+    settings.PAYMENTS_INTEGRATION = setting()
+    assert "payments_integration.W028" not in ids(check_settings())
+
+
 def test_a_handler_for_an_unknown_event_type_or_status_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "registered", [])
 
@@ -563,6 +653,26 @@ def test_a_handler_for_an_unknown_event_type_or_status_is_a_warning(monkeypatch:
     assert "'succeded', which is not a status of Payment" in messages[0]
     assert "'paymnt.*'" in messages[1]
     assert "**kwargs" in messages[2]
+
+
+@pytest.mark.parametrize("signal", [pre_save, post_save])
+def test_a_receiver_of_djangos_signals_for_a_mirror_is_a_warning(monkeypatch: pytest.MonkeyPatch, signal: Any) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+
+    def deliver(**kwargs: Any) -> None: ...
+
+    # An audit log watches every model; a receiver of the project's own models is fine.
+    signal.connect(deliver)
+    signal.connect(deliver, sender=ReceiverCall)
+    try:
+        assert check_handlers() == []
+        signal.connect(deliver, sender=Payment)
+        (warning,) = check_handlers()
+        assert warning.id == "payments_integration.W017"
+        assert "for Payment does not see" in warning.msg
+    finally:
+        for sender in (None, ReceiverCall, Payment):
+            signal.disconnect(deliver, sender=sender)
 
 
 @pytest.mark.django_db

@@ -1,8 +1,9 @@
-"""Log records carry ids and nothing personal, and docs/monitoring.md lists every logger and level."""
+"""Log records carry ids and nothing personal, and docs/monitoring.md lists every logger that warns."""
 
 from __future__ import annotations
 
 import ast
+import io
 import json
 import logging
 import logging.config
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,11 +21,13 @@ from django.test import Client
 from payments_integration import inbox, services
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.handlers import on_event
-from payments_integration.models import Operation
+from payments_integration.models import Event, Operation
+from payments_integration.runtime.logs import get_logger
 from payments_integration.sandbox import Fault
 from payments_integration.signatures import HEADER
 from payments_integration.testing import ProviderSandbox
 from tests import factories
+from tests.conftest import Receiver
 from tests.factories import body
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,8 +93,8 @@ def calls_of(tree: ast.Module, module: str) -> Iterator[Call]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     logger = ""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("logging.getLogger("):
-            name = ast.unparse(node.value)[len("logging.getLogger(") : -1].strip("'")
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("get_logger("):
+            name = ast.unparse(node.value)[len("get_logger(") : -1].strip("'")
             logger = module if name == "__name__" else name
     found = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger.")
@@ -160,12 +164,12 @@ def test_every_record_has_the_ids_that_are_known_and_nothing_else() -> None:
             assert re.fullmatch(VALUES[name], value), call
 
 
-def test_the_table_has_every_logger_and_level() -> None:
+def test_the_table_has_every_logger_that_warns() -> None:
     section = PAGE.partition("\n## Logs\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `([\w.]+)` \| \*{0,2}([A-Z]+)\*{0,2} \| .+? \|$", section, re.MULTILINE)
     shown = {(f"payments_integration.{name}", level) for name, level in rows}
     assert len(shown) == len(rows)
-    assert shown == {(call.logger, call.level) for call in calls()}
+    assert shown == {(call.logger, call.level) for call in calls() if call.level in ("ERROR", "WARNING")}
     explained = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", section, re.MULTILINE)
     assert set(explained) == IDS
 
@@ -256,6 +260,82 @@ def test_records_of_the_api_name_its_own_request(records: Records, client: Clien
         {"account": "default", "api_request_id": answer.headers["Request-Id"]}
     ]
     assert records.of("api.errors", "INFO") == [{"api_request_id": refused.headers["Request-Id"], "request_id": ""}]
+
+
+class Chat(logging.Handler):
+    """As many projects write one: nothing catches what ``emit`` raises."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("the chat does not answer")
+
+
+@pytest.fixture(params=["handler", "filter", "factory"])
+def broken_logging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The project's logging raises at the line that logs, or already has attributes of the app's names."""
+    chat: logging.Handler = Chat() if request.param == "handler" else logging.StreamHandler(io.StringIO())
+    usual = logging.getLogRecordFactory()
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise AttributeError("the record has no request")
+
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = usual(*args, **kwargs)
+        vars(record).update(dict.fromkeys(IDS, "of the project"))
+        return record
+
+    if request.param == "filter":
+        chat.addFilter(refuse)
+    if request.param == "factory":
+        monkeypatch.setattr(logging, "_logRecordFactory", make)
+    logging.getLogger("payments_integration").addHandler(chat)
+    yield
+    logging.getLogger("payments_integration").removeHandler(chat)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("woken", "broken_logging")
+def test_a_failing_receiver_is_counted_and_delays_no_other_object_if_logging_fails(receiver: Receiver) -> None:
+    bad, good = (factories.event(factories.payment(id=f"pay_{n}")) for n in "12")
+    receiver.fail = lambda what: what == bad["id"]
+    for event in (bad, good):
+        inbox.receive("default", body(event))
+    inbox.process()
+    inbox.dispatch()
+    assert receiver.dispatched == [good["id"]]
+    assert Event.objects.get(pk=bad["id"]).attempts == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("woken", "broken_logging")
+def test_an_unknown_outcome_is_recorded_if_logging_fails() -> None:
+    with ProviderSandbox() as sandbox:
+        sandbox.engine.faults.add(Fault("error", operation="create_payment", status=500, work=True))
+        with pytest.raises(OutcomeUnknown, match="HTTP 500"):
+            services.create_payment(**PAYMENT, merchant_reference="order-1")
+    operation = Operation.objects.get()
+    assert "HTTP 500" in operation.note
+    assert operation.request_ids
+    assert operation.claim_token == ""
+
+
+@pytest.mark.usefixtures("broken_logging")
+@pytest.mark.parametrize("broken_logging", ["factory"], indirect=True)
+def test_a_record_keeps_what_a_record_factory_has_set_and_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    get_logger("payments_integration.x").error("Reading %s failed", "pay_1", extra={"account": "br"})
+    [record] = caplog.records
+    assert (record.getMessage(), record.funcName) == (
+        "Reading pay_1 failed",
+        "test_a_record_keeps_what_a_record_factory_has_set_and_its_place",
+    )
+    assert vars(record)["account"] == "of the project"
+
+
+def test_an_interruption_of_a_record_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("payments_integration.x"), "handle", mock.Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        get_logger("payments_integration.x").error("Reading failed")
 
 
 def test_the_formatter_of_the_page_writes_json() -> None:

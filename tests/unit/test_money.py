@@ -99,6 +99,13 @@ def test_major_units_keep_the_decimals() -> None:
     assert str(to_major(1250, "CLP")) == "1250"
 
 
+@pytest.mark.parametrize("language", ["en", "es", "pt-br"])
+def test_what_is_below_zero_has_a_minus_sign(language: str) -> None:
+    with translation.override(language):
+        assert format_money(-300, "CLP") == "CLP\xa0\N{MINUS SIGN}300"
+        assert format_amount(-300, "CLP") == "\N{MINUS SIGN}300"
+
+
 @pytest.mark.case(131)
 @pytest.mark.parametrize("wrong", [1.5, "1", True, Decimal("119.90"), Decimal(1), None])
 @pytest.mark.parametrize("show", [to_major, format_money, format_amount, partial(format_for_payer, country="EC")])
@@ -152,7 +159,7 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
         (123_456, "MXN", "es-mx", "MXN 1,234.56"),
         (123_456, "USD", "en", "USD 1,234.56"),
         (123_456, "BRL", "pt-br", "BRL 1.234,56"),
-        (-105, "USD", "en", "USD -1.05"),
+        (-105, "USD", "en", "USD −1.05"),
         (105, "USD", "tlh", "USD 1.05"),
         (2**63 - 1, "USD", "en", "USD 92,233,720,368,547,758.07"),
     ],

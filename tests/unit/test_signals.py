@@ -63,6 +63,27 @@ def test_a_handler_with_a_yield_is_refused() -> None:
             decorate(deliver)
 
 
+def test_a_handler_that_wants_an_argument_that_it_does_not_get_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+
+    def of_a_payment(payment: Any, **kwargs: Any) -> None: ...
+    def by_position(event: Any, instance: Any, /, **kwargs: Any) -> None: ...
+    def of_nothing() -> None: ...
+    def of_an_order(payment: Any, order: Any, **kwargs: Any) -> None: ...
+
+    for handler in (of_a_payment, by_position, of_an_order):
+        with pytest.raises(
+            TypeError, match=r"cannot be called: .*\. Write it as def handler\(event, instance, \*\*kwargs\)"
+        ):
+            handlers.on_event("payment.*")(handler)
+    for handler in (of_an_order, of_nothing):
+        with pytest.raises(TypeError, match=r"Write it as def handler\(instance, \*\*kwargs\)"):
+            handlers.on_status(Payment, "succeeded")(handler)
+    assert handlers.registered == []
+    assert not event_received.has_listeners(Payment)
+    assert not status_changed.has_listeners(Payment)
+
+
 @pytest.mark.parametrize("statuses", [["succeeded", "overpaid"], ("succeeded",), {"succeeded"}, None])
 def test_statuses_that_are_not_arguments_of_their_own_are_refused(statuses: Any) -> None:
     with pytest.raises(TypeError, match="each status as an argument of its own"):

@@ -9,12 +9,15 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
+from celery.worker.consumer import Consumer
+from django.db import connections, transaction
 from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
 from payments_integration.admin.flows import reconcile
 from payments_integration.apps import _on_wake, _publisher
+from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, ReconciliationRun
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
 from payments_integration.testing import ProviderSandbox
@@ -69,6 +72,28 @@ def test_an_error_of_one_account_leaves_no_later_one_without_its_pass(name: str)
 
 class Killed(BaseException):
     """As gevent's GreenletExit."""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_task_inside_a_transaction_says_so(name: str) -> None:
+    with transaction.atomic(), pytest.raises(TransactionRefused, match=rf"{name} commits step by step.*on_commit"):
+        getattr(tasks, name)("default")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_task_class_of_the_project_does_not_apply(name: str) -> None:
+    """As celery-singleton's: a message that expired left its lock, and no later one was published."""
+
+    class Once(Task):  # type: ignore[type-arg]
+        def apply_async(self, *args: Any, **kwargs: Any) -> Any:
+            raise AssertionError("an earlier message holds the lock")
+
+    app = Celery("a project", broker="memory://", task_cls=Once, set_as_current=False)
+    task = app.tasks[f"payments_integration.tasks.{name}"]
+    assert not isinstance(task, Once)
+    assert task.app is app
+    assert task.apply_async(kwargs={"account": "default"}).id
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, Killed])
@@ -134,6 +159,16 @@ def test_wake_ups_and_scheduled_messages_are_routed_by_account() -> None:
     assert len(scheduled) == len(PUBLIC)
     for name, args, kwargs in [wake_up, *scheduled]:
         assert route(name, args, kwargs, {}, task=None) == {"queue": "payments-big"}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_default_rate_limit_of_the_project_holds_no_message_back(name: str) -> None:
+    """Held back, messages expire: under load a worker would discard all of them, and nothing would be processed."""
+    app = Celery("a project", broker="memory://", set_as_current=False)
+    app.conf.task_default_rate_limit = "20/m"
+    app.finalize()
+    task = app.tasks[f"payments_integration.tasks.{name}"]
+    assert Consumer.bucket_for_task(mock.Mock(), task) is None
 
 
 def test_the_schedule_is_importable_from_settings() -> None:
@@ -225,6 +260,15 @@ def test_without_a_broker_the_rest_is_done_at_once(slow: Receiver, caplog: pytes
 
 
 @pytest.mark.django_db
+def test_an_eager_task_takes_no_turns(slow: Receiver) -> None:
+    """Each would run inside the one before it, until a handler fails with a RecursionError."""
+    with mock.patch.object(tasks.process_events, "apply_async") as published:
+        tasks.process_events.apply(throw=True)
+        published.assert_not_called()
+    assert len(slow.events) == len(factories.life())
+
+
+@pytest.mark.django_db
 def test_a_turn_that_is_too_short_for_anything_is_longer(slow: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow database must not mean that every turn ends before its first event."""
     monkeypatch.setattr(tasks, "TURN_SECONDS", 0.0)
@@ -247,3 +291,39 @@ def test_with_celery_processing_a_message_is_published(settings: Any) -> None:
         _on_wake("default", None)
         _publisher.flush()
     published.assert_called_once_with(kwargs={"account": "default"}, retry=False, expires=60)
+
+
+@pytest.mark.django_db
+def test_in_a_test_with_eager_tasks_a_wake_up_works_in_the_thread_of_the_test(
+    settings: Any, receiver: Receiver
+) -> None:
+    """Another thread does not see the test's transaction, and locks SQLite's database in memory at random."""
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery"}
+    inbox.receive("default", factories.body(factories.life()[0]))
+    celery = tasks.process_events.app
+    celery.conf.task_always_eager = True
+    try:
+        _on_wake("default", None)
+    finally:
+        celery.conf.task_always_eager = False
+    assert len(receiver.events) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publishes(settings: Any) -> None:
+    """Otherwise no wake-up of this process would get through after a restart of the database server."""
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery"}
+    opened: list[Any] = []
+
+    def published(**options: Any) -> None:
+        """As a task class of the project, or a receiver of ``before_task_publish``, that writes to the database."""
+        connection = connections["default"]
+        connection.ensure_connection()
+        opened.append(connection)
+
+    with mock.patch.object(tasks.process_events, "apply_async", side_effect=published):
+        _on_wake("default", None)
+        _publisher.flush(30)
+    (connection,) = opened
+    assert connection is not connections["default"]
+    assert connection.connection is None

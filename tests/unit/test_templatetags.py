@@ -27,7 +27,7 @@ def rendered(source: str, **values: Any) -> str:
         ("es", 125_050, "USD", "USD 1.250,50"),
         ("pt-br", 125_050, "BRL", "BRL 1.250,50"),
         ("en", 0, "CLP", "CLP 0"),
-        ("en", -5, "MXN", "MXN -0.05"),
+        ("en", -5, "MXN", "MXN \N{MINUS SIGN}0.05"),
         ("en", 100, "<b>", "&lt;b&gt; 1.00"),
     ],
 )

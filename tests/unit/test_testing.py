@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.test import Client
+from django.conf.urls.i18n import i18n_patterns
+from django.test import Client, TestCase
+from django.urls import clear_script_prefix, include, path, set_script_prefix
 
 from payments_integration import conf, services, testing
 from payments_integration.exceptions import InvalidState
@@ -14,7 +17,7 @@ from payments_integration.models import Event, Payment
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 
 DESTINATION: dict[str, dict[str, Any]] = {
@@ -112,6 +115,46 @@ def test_a_signed_delivery_is_accepted(client: Client) -> None:
     assert client.post("/payments/webhook/", **signed_delivery(event, "other")).status_code == 400
     late = signed_delivery(event, "whsec_default", now=1)
     assert client.post("/payments/webhook/", **late).status_code == 400
+
+
+@pytest.mark.parametrize("place", ["below a language", "below a path"])
+def test_deliveries_reach_the_view_where_the_site_has_it(settings: Any, place: str) -> None:
+    if place == "below a language":
+        routes = i18n_patterns(path("payments/", include("payments_integration.urls")))
+        settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": routes})
+        settings.LANGUAGE_CODE = "es-cl"
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    else:
+        settings.FORCE_SCRIPT_NAME = "/shop"
+        set_script_prefix("/shop/")
+    try:
+        with ProviderSandbox(settings=settings) as sandbox:
+            payment = services.create_payment(amount=5_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+            sandbox.engine.pay(payment.id)
+            sandbox.settle()
+    finally:
+        clear_script_prefix()
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
+
+
+def test_a_delivery_that_no_view_answers_is_a_warning(settings: Any) -> None:
+    with ProviderSandbox(settings=settings) as sandbox:
+        services.create_payment(amount=5_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": []})
+        with pytest.warns(UserWarning, match=r"No webhook view answered at /payments/webhook/default/: HTTP 404"):
+            sandbox.deliver()
+
+
+def test_a_sandbox_is_for_one_test() -> None:
+    class Tests(TestCase):
+        @classmethod
+        def setUpTestData(cls) -> None:
+            cls.sandbox = ProviderSandbox()
+
+    Tests.setUpTestData()
+    with pytest.raises(TypeError, match="for one test: start it in setUp"):
+        copy.deepcopy(Tests.sandbox)
 
 
 def test_the_package_exports_only_its_public_names() -> None:

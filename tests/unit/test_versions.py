@@ -1,4 +1,4 @@
-"""docs/upgrading.md has a row for each session of noxfile.py, and the sessions can write them."""
+"""tests/versions.md has a row for each session of noxfile.py, and the sessions can write them."""
 
 from __future__ import annotations
 

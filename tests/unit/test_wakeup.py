@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -247,3 +248,41 @@ def test_a_wake_up_after_a_failed_pass_starts_a_new_pass() -> None:
         inline("default", time.monotonic() + 60)
     inline("default", time.monotonic() + 60)
     assert calls == ["default", "default"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork")  # as gunicorn and multiprocessing do
+def test_a_fork_waits_until_the_thread_holds_no_lock() -> None:
+    """The child has no such thread, so nothing would release them: its first import of the same module would hang."""
+    shared, began = threading.Lock(), threading.Event()
+
+    def send(account: str) -> None:
+        with shared:
+            began.set()
+            time.sleep(0.3)
+
+    publisher = wakeup.Publisher(send, interval=0.0)
+    publisher.publish("default")
+    assert began.wait(30)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if shared.acquire(timeout=5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork")
+def test_a_hook_that_forks_does_not_wait_for_itself() -> None:
+    seconds: list[float] = []
+
+    def send(account: str) -> None:
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        seconds.append(time.monotonic() - began)
+
+    wakeup.Publisher(send, interval=0.0).publish("default")
+    wait_for(lambda: bool(seconds))
+    assert seconds[0] < 1.5

@@ -25,7 +25,7 @@ from payments_integration.admin.shared import twins
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
-from payments_integration.models import Operation
+from payments_integration.models import Operation, OperationState
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -184,8 +184,9 @@ class ConfirmationPage(SendingPage, abstract=True):
         return self._page(form)
 
     def _may_send(self, form: KeyedForm) -> bool:
-        # A form that was sent before gets the outcome of its operation.
-        if Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"]).exists():
+        # A form that was sent before gets the outcome of its operation. After a temporary refusal it sends money.
+        sent = Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"])
+        if sent.exclude(state=OperationState.CLOSED).exists():
             return True
         return not self.obstacle() and self.may_send([form])
 
@@ -217,8 +218,9 @@ class ConfirmationPage(SendingPage, abstract=True):
             return self.back()
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
-            # This key keeps the refusal forever, so another attempt needs a new key.
-            form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
+            # After a temporary refusal, the key stays: older tabs have it too. Another key keeps its refusal forever.
+            if not any(operation.has_free_key for operation in Operation.objects.filter(idempotency_key=key)):
+                form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
             return self._page(form)
         subject, entry, message = self.done(row)
         log(self.admin, self.request, subject, entry, about=row.pk, repeated=repeated)

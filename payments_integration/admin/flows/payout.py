@@ -47,7 +47,7 @@ from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, Payout
-from payments_integration.money import format_money
+from payments_integration.money import format_amount, format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -96,9 +96,10 @@ class PayoutForm(DestinationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Nearly the same amount, so that the two do not look like a conversion.
         self.fields["amount"].help_text = _(
             "For example %(example)s (in CLP, which has no decimals: %(example_without)s)."
-        ) % {"example": example(Currency.USD), "example_without": example(Currency.CLP)}
+        ) % {"example": example(Currency.USD), "example_without": format_amount(1234, Currency.CLP)}
         aliases = conf.aliases()
         if len(aliases) > 1:
             cast("forms.ChoiceField", self.fields["account"]).choices = conf.account_choices()
@@ -275,6 +276,7 @@ class PayoutPage(ConfirmationPage):
         is_empty = self.request.method != "POST"
         return {
             "title": title,
+            "list_url": self.admin.visible_list_url(self.request),
             "balance_facts": self._balance_facts(),
             "methods": [
                 Known(code, display.method_name(code), country)

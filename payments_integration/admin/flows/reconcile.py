@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +18,9 @@ from payments_integration import conf, permissions, reconciliation
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Outcome
 from payments_integration.models import AccountState, ReconciliationRun, RunKind, RunState
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The maximum seconds for a pass within the request, and for waiting for the broker.
 MAX_SECONDS = 20.0

@@ -57,17 +57,21 @@ def steps(
         return []
     if not all(may_view(site, request, model) for model in (WebhookEndpoint, Event, ReconciliationRun)):
         return []
-    return list(_steps(site, request, account, done))
+    has_only_secret = done[0] and not report.statistics.endpoints
+    return list(_steps(site, request, account, done, has_only_secret=has_only_secret))
 
 
-def _steps(site: AdminSite, request: HttpRequest, account: str, done: tuple[bool, bool, bool]) -> Iterator[Step]:
+def _steps(
+    site: AdminSite, request: HttpRequest, account: str, done: tuple[bool, bool, bool], *, has_only_secret: bool
+) -> Iterator[Step]:
     named = {"account": account} if len(conf.aliases()) > 1 else {}
     option = f" --account {account}" if named else ""
     registered, delivered, reconciled = done
     address = public_url(request, account)
     add = display.page_url(site, WebhookEndpoint, "add") if may(request, "manage_webhookendpoint") else ""
     yield Step(
-        _("The provider knows your webhook address"),
+        # A secret says nothing about the address, which the provider may not know yet.
+        _("The secret of your webhooks is set") if has_only_secret else _("The provider knows your webhook address"),
         registered,
         _("Register the address to which the provider reports every payment."),
         f"python manage.py payments_endpoints create {address or 'https://…'}{option}",

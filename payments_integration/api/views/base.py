@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,9 +39,10 @@ from payments_integration import conf, permissions, schemas
 from payments_integration.api import accounts, errors, querysets
 from payments_integration.api.lists import KeysetPages, SinglePage
 from payments_integration.api.schema import Route, RouteSchema
+from payments_integration.runtime.logs import get_logger
 from payments_integration.validation.validator import MAX_BODY_BYTES
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REQUEST_ID_HEADER = "Request-Id"
 #: Marks the answer to a call that an earlier request made with the same key.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +15,11 @@ from payments_integration import conf, services
 from payments_integration.api import accounts, errors
 from payments_integration.api.serializers import OperationSerializer
 from payments_integration.api.views.base import ApiView
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown
 from payments_integration.models import Operation
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 KEY_HEADER = "Idempotency-Key"
 #: Spec, "Limits".
@@ -66,14 +66,22 @@ class SendingView(ApiView):
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
         """Call a service and return its result. A repeated call with the same key gets the same answer."""
         route = self.routes["POST"]
-        arguments = {"idempotency_key": self.key(), **arguments}
+        own_key = self.key()
+        arguments = {"idempotency_key": own_key, **arguments}
         account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
         known = Operation.objects.filter(account=account, idempotency_key=arguments["idempotency_key"])
-        self.is_replay = known.exists()
+        # After a temporary refusal, this call sends the request.
+        self.is_replay = any(not operation.has_free_key for operation in known)
         try:
             row = function(*target, actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:
             return self._accepted(error.operation)
+        except IdempotencyMismatch as error:
+            if arguments["idempotency_key"] == own_key:
+                raise
+            # The key is the project's, so another key of the caller's would change nothing.
+            words = _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
+            raise errors.Problem(409, errors.IDEMPOTENCY, "idempotency_conflict", words) from error
         extra = {"account": row.account, "api_request_id": self.request_id}
         logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
         headers = self._location(row.kind, row.pk) if route.status == 201 else {}

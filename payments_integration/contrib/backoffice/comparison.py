@@ -1,4 +1,4 @@
-"""Find orders that do not match their payments: unpaid although money came, or paid without a payment.
+"""Find orders that do not match their payments: unpaid or gone although money came, or paid without a payment.
 
 The option ``payments_paid`` of a ``Payable`` says which rows the project treats as paid. The work is limited: it
 compares the newest payments of an account and the newest rows of each model, in sets.
@@ -22,6 +22,7 @@ from django.utils import timezone
 from payments_integration.dates import day_of
 from payments_integration.enums import PAID_PAYMENT_STATUSES
 from payments_integration.models import Payment
+from payments_integration.payable import attempts
 from payments_integration.payable.models import Payable
 from payments_integration.payable.queries import (
     COMPARED_FIELDS,
@@ -50,38 +51,58 @@ class OrderRow:
 
 def compared_models(account: str) -> list[type[Payable]]:
     """Return the models that say which rows are paid and that have payments of the account."""
-    found = [
-        model
-        for model in apps.get_models()
-        if issubclass(model, Payable) and model.payments_paid is not None and not model._meta.proxy
-    ]
-    return [
-        model
-        for model in found
-        # A child's rows are also rows of its parent, so comparing both would report them twice.
-        if not set(model._meta.all_parents).intersection(found)
-        and (model.payments_account_field or model.payments_account in (None, account))
-    ]
+    found = [model for model in _payables() if model.payments_paid is not None]
+    # A child's rows are also rows of its parent, so comparing both would report them twice.
+    return [model for model in _of(account, found) if not set(model._meta.all_parents).intersection(found)]
 
 
-def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, OrderRow]]:
-    """Return payments that still hold received money although their order is not paid, each with its order.
+def _payables() -> list[type[Payable]]:
+    return [model for model in apps.get_models() if issubclass(model, Payable) and not model._meta.proxy]
 
-    Compares payments created at ``since`` or later and returns the newest first. Leaves out a payment that was
-    refunded in full or is being refunded in full.
+
+def _of(account: str, found: list[type[Payable]]) -> list[type[Payable]]:
+    return [model for model in found if model.payments_account_field or model.payments_account in (None, account)]
+
+
+def newest_paid(account: str, since: datetime) -> list[Payment]:
+    """Return the payments with a reference that were created at ``since`` or later and are paid for longer than
+    ``GRACE``, newest first.
+
+    Reads nothing if no model has payments of the account.
     """
-    compared = compared_models(account)
-    if not compared:
+    if not _of(account, _payables()):
         return []
     newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES, created_at__gte=since)
     before = timezone.now() - GRACE
-    payments = [
+    return [
         payment
         for payment in newest.only(*COMPARED_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
         if payment.merchant_reference and (payment.succeeded_at or payment.created_at) <= before
     ]
+
+
+def paid_without_order(account: str, payments: list[Payment]) -> list[Payment]:
+    """Return the payments of the list that still hold received money although no row has their reference.
+
+    Only payments that an ``attempt_key`` began: other payments of a project, such as donations, need no row. A row
+    that the default manager hides, such as one that is marked as deleted, counts as gone.
+    """
+    left = {str(payment.merchant_reference) for payment in payments}
+    for model in _of(account, _payables()):
+        left -= {row.reference for row in _rows_of(model, account, sorted(left))}
+    begun = attempts.begun([payment for payment in payments if payment.merchant_reference in left])
+    holding = with_money_left(begun)
+    return [payment for payment in begun if payment.pk in holding]
+
+
+def paid_for_and_unpaid(account: str, payments: list[Payment]) -> list[tuple[Payment, OrderRow]]:
+    """Return the payments of the list that still hold received money although their order is not paid, each with its
+    order.
+
+    Leaves out a payment that was refunded in full or is being refunded in full.
+    """
     found: list[tuple[Payment, OrderRow]] = []
-    for model in compared:
+    for model in compared_models(account):
         mine = [payment for payment in payments if model.payments_include_deposits or not is_deposit(payment)]
         unpaid: dict[str, list[OrderRow]] = defaultdict(list)
         for row in _rows_of(model, account, [str(payment.merchant_reference) for payment in mine]):
@@ -136,7 +157,8 @@ def _read(
         rows = rows.filter(**{model.payments_account_field: account})
     # The project's condition may join other tables. As a subquery, it cannot multiply rows, and the database evaluates
     # it only for the rows that are read.
-    paid = Exists(model._default_manager.filter(model.payments_paid, pk=OuterRef("pk")).order_by())
+    condition = Q() if model.payments_paid is None else model.payments_paid
+    paid = Exists(model._default_manager.filter(condition, pk=OuterRef("pk")).order_by())
     rows = rows.order_by(*order_by)[:LIMIT] if order_by else rows.order_by()
     for pk, reference, is_paid in rows.values_list("pk", model.merchant_reference_field, paid):
         yield OrderRow(model, pk, "" if reference is None else str(reference), bool(is_paid))

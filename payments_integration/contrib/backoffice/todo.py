@@ -6,7 +6,6 @@ such as "done"; ``handling`` writes it. One statement finds all things about pay
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -53,8 +52,9 @@ from payments_integration.models import (
 from payments_integration.models.mirrors import open_refund_operations
 from payments_integration.payable import Payable
 from payments_integration.payable.doubles import find_doubles
+from payments_integration.runtime.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The number of rows that are shown, the oldest first.
 SHOWN = 100
@@ -98,6 +98,8 @@ class Kind(TextChoices):
     PAID_TWICE = "paid_twice", _("order paid twice")
     #: A paid payment whose order is not marked as paid. It ends when they match, or by a note.
     UNPAID = "unpaid", _("paid for, but the order is not paid")
+    #: A paid payment whose order is gone. It ends when the money is returned or the order is back, or by a note.
+    WITHOUT_ORDER = "without_order", _("paid, but the order is gone")
     #: An order that is marked as paid although none of its payments has received money. It ends when they match, or by
     #: a note.
     WITHOUT_PAYMENT = "without_payment", _("paid order without a payment")
@@ -120,7 +122,10 @@ MODELS: dict[Kind, type[Model]] = {
     Kind.CHARGEBACK: Payment,
     Kind.PAID_TWICE: Payment,
     Kind.UNPAID: Payment,
+    Kind.WITHOUT_ORDER: Payment,
 }
+#: Kinds that ``differences_of`` and ``_paid_twice`` find.
+OF_ORDERS = (Kind.PAID_TWICE, Kind.UNPAID, Kind.WITHOUT_ORDER, Kind.WITHOUT_PAYMENT)
 #: Kinds that ask for no action: most unknown outcomes are resolved automatically, and a chargeback cannot be changed.
 INFORMATIVE = (Kind.CHARGEBACK, Kind.UNKNOWN)
 
@@ -410,7 +415,11 @@ _PARTS: dict[Kind, Any] = {
 
 def differences_of(account: str, since: datetime) -> list[Thing]:
     """Return the orders since then that do not match their payments, without personal data."""
-    found = [_unpaid(account, payment, row) for payment, row in comparison.paid_for_and_unpaid(account, since)]
+    paid = comparison.newest_paid(account, since)
+    unpaid = comparison.paid_for_and_unpaid(account, paid)
+    found = [_of_payment(Kind.UNPAID, account, payment, row) for payment, row in unpaid]
+    lost = comparison.paid_without_order(account, paid)
+    found += [_of_payment(Kind.WITHOUT_ORDER, account, payment, None) for payment in lost]
     for model in comparison.compared_models(account):
         found += _without_payment(account, model, comparison.paid_without_payment(model, account, since))
     return found
@@ -432,10 +441,10 @@ def _paid_twice(asked: Asked, known: list[Found]) -> Iterator[Thing]:
         yield Thing(asked.account, found, Payment.kind, newest.pk, payments=len(double.payments))
 
 
-def _unpaid(account: str, payment: Payment, row: comparison.OrderRow) -> Thing:
+def _of_payment(kind: Kind, account: str, payment: Payment, row: comparison.OrderRow | None) -> Thing:
     found = _difference(
-        Kind.UNPAID, payment.pk, payment.succeeded_at or payment.created_at, currency=payment.currency,
-        amount=payment.amount_received, reference=row.reference, about=payment.pk,
+        kind, payment.pk, payment.succeeded_at or payment.created_at, currency=payment.currency,
+        amount=payment.amount_received, reference=str(payment.merchant_reference), about=payment.pk,
     )  # fmt: skip
     return Thing(account, found, Payment.kind, payment.pk, order=row)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from django.db import router
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from payments_integration import schemas
 from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import locked, repeatable
@@ -30,6 +31,12 @@ class Amounts(NamedTuple):
     def total(self) -> int:
         """The balance that movements change: all money at the provider, less the debt to it."""
         return self.available + self.pending + self.reserve + self.hold - self.debt
+
+
+def amounts_in(body: bytes) -> Amounts:
+    """Return the amounts in the content of an event that was applied to a balance."""
+    resource: Any = schemas.event_resource(schemas.decode_event(body))
+    return Amounts(*(getattr(resource, name) for name in Amounts._fields))
 
 
 def changes_of(balance: Balance) -> QuerySet[BalanceChange]:

@@ -12,15 +12,16 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 
 from django.db import DatabaseError, IntegrityError, router, transaction
-from django.db.models import Exists, IntegerField, Max, Min, OuterRef, QuerySet, Value
+from django.db.models import Exists, IntegerField, Max, Min, OuterRef, QuerySet, Subquery, Value
 from django.utils import timezone
 
-from payments_integration.contrib.finance.balances import Amounts, changes_of
+from payments_integration.contrib.finance.balances import Amounts, amounts_in, changes_of
 from payments_integration.contrib.finance.models import BalanceChange, ClosingBalance
 from payments_integration.contrib.finance.movements import closes_at
 from payments_integration.dates import day_of, start_of, today
 from payments_integration.db.statements import insert_many, union_of
-from payments_integration.models import AccountState, Balance
+from payments_integration.enums import Kind
+from payments_integration.models import AccountState, Balance, Event, EventState
 
 _DAY = timedelta(days=1)
 #: The most parts of one statement. SQLite accepts 500.
@@ -34,7 +35,7 @@ Ends = dict[tuple[str, str], dict[date, Amounts | None]]
 def ends_of(days: Collection[date], account: str | None = None) -> Ends:
     """Return the balances of one account, or of all, at the end of these days.
 
-    For a day that is not over, its end is now. Takes three statements; more for over 400 ends that are not stored.
+    For a day that is not over, its end is now. Takes four statements; more for over 400 ends that are not stored.
     """
     of_account = {"account": account} if account is not None else {}
     balances = list(Balance.objects.filter(**of_account).only("pk", "account", "currency"))
@@ -127,19 +128,40 @@ def _close(balance: Balance, until: date) -> int:
 
 
 def _computed(wanted: Sequence[tuple[Balance, date]]) -> Iterator[Amounts | None]:
-    """Yield for each balance the last amounts that were mirrored before its day ended."""
+    """Yield for each balance the last amounts that the provider had before its day ended, as far as that is known."""
     for start in range(0, len(wanted), _PARTS):
-        parts = [
-            changes_of(balance)
-            .filter(at__lt=start_of(day + _DAY))
-            .annotate(part=Value(number, IntegerField()))
-            .order_by("-at", "-pk")
-            .values_list("part", *Amounts._fields)[:1]
-            for number, (balance, day) in enumerate(wanted[start : start + _PARTS])
+        some = wanted[start : start + _PARTS]
+        last = [
+            changes_of(balance).filter(at__lt=start_of(day + _DAY)).order_by("-at", "-pk")[:1] for balance, day in some
         ]
-        rows = union_of(parts, using=router.db_for_write(BalanceChange))
-        found = {int(number): Amounts(*amounts) for number, *amounts in rows}
-        yield from (found.get(number) for number in range(len(parts)))
+        changes = [
+            changes.annotate(part=Value(number, IntegerField())).values_list("part", *Amounts._fields)
+            for number, changes in enumerate(last)
+        ]
+        # Only the newest of the events that were applied together is recorded as a change, and no late one.
+        later = [
+            _events_of(balance)
+            .filter(created_at__gt=Subquery(changes.values("at")), created_at__lt=start_of(day + _DAY))
+            .annotate(part=Value(number, IntegerField()))
+            .order_by("-created_at", "-pk")
+            .values_list("part", "body")[:1]
+            for number, ((balance, day), changes) in enumerate(zip(some, last, strict=True))
+        ]
+        using = router.db_for_write(BalanceChange)
+        found = {int(number): Amounts(*amounts) for number, *amounts in union_of(changes, using=using)}
+        found |= {int(number): amounts_in(bytes(body)) for number, body in union_of(later, using=using)}
+        yield from (found.get(number) for number in range(len(some)))
+
+
+def _events_of(balance: Balance) -> QuerySet[Event]:
+    """Return the events that were applied and still have their content."""
+    return Event.objects.filter(
+        account=balance.account,
+        object_kind=Kind.BALANCE,
+        object_id=balance.currency,
+        state__in=(EventState.HELD, EventState.APPLIED, EventState.DONE, EventState.PARKED),
+        body__isnull=False,
+    )
 
 
 def _days(first: date, until: date) -> Iterable[date]:

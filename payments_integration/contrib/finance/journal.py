@@ -17,8 +17,8 @@ from django.db.models import Count, QuerySet
 from payments_integration.contrib.finance.balances import Amounts
 from payments_integration.contrib.finance.closing import close_months_before_reading, ends_of
 from payments_integration.contrib.finance.models import Movement
-from payments_integration.contrib.finance.sums import ExactSum
 from payments_integration.db.keyset import Order
+from payments_integration.db.sums import ExactSum
 
 #: The first and last day that a journal may have. Every database stores these years.
 EARLIEST, LATEST = date(1970, 2, 1), date(8999, 12, 1)

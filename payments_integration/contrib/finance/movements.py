@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from django.db import router
@@ -22,6 +23,7 @@ from payments_integration.db.transactions import WriterPauses, as_committed, loc
 from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
 from payments_integration.models import ObjectKey, Payment, Payout, Refund, StatusChange, of_objects
 from payments_integration.money import INT64_MAX
+from payments_integration.projection import provider_time
 
 #: A month closes this long after it ends, in the site's time zone: the provider retries a delivery for three days.
 CLOSES_AFTER = timedelta(days=3)
@@ -56,7 +58,9 @@ def implied(row: Payment | Payout | Refund) -> Amounts:
 
 
 def record(rows: Sequence[Any]) -> None:
-    """Record the movements of mirror rows that this transaction has written. Takes at most two statements."""
+    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, and one
+    per account with a late movement.
+    """
     _record(rows, booking_date)
 
 
@@ -111,7 +115,8 @@ def _record(
     if not found:
         return 0
     recorded = _recorded(found)
-    recorded_at = timezone.now()
+    now = timezone.now()
+    at_provider = cache(provider_time)
     movements: list[Movement] = []
     for key, row in found.items():
         account, kind, object_id = key
@@ -120,6 +125,9 @@ def _record(
             is_first = (name, currency) not in recorded[key]
             occurred_at = _occurred_at(row, name, is_first, (changed_at or {}).get(key, row.state_at))
             occurred_on = day_of(occurred_at)
+            is_late = booked(occurred_on, now) != occurred_on
+            # If our clock is ahead, an open month would pass for a closed one, and a movement is never changed.
+            recorded_at = at_provider(account) if is_late else now
             missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
             movements += [
                 Movement(

@@ -6,7 +6,6 @@ sends a message about its reason, unless one left in the last hour: then the row
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,10 +25,11 @@ from payments_integration.contrib.notify import options
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.contrib.notify.options import Options
 from payments_integration.db.transactions import deleted, repeatable
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
 from payments_integration.site_urls import path_of
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: At most one message per channel and reason in this time.
 INTERVAL = timedelta(hours=1)

@@ -6,7 +6,6 @@ codes, but never an id, a reference or data of a payer.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -21,13 +20,14 @@ from prometheus_client.registry import Collector
 
 from payments_integration import money
 from payments_integration.enums import ActiveStatus
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
 
 if TYPE_CHECKING:
     from payments_integration.health import AccountReport, Problem, Report, Waiting
     from payments_integration.models import Balance
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 UP = "payments_up"
 _OPERATIONS = ("due", "unknown", "needs_person", "awaiting_approval")

@@ -7,7 +7,6 @@ only after an error which proves that the mail server has not taken it.
 
 from __future__ import annotations
 
-import logging
 import smtplib
 import socket
 import time
@@ -34,9 +33,10 @@ from payments_integration.enums import PAID_PAYMENT_STATUSES, Country
 from payments_integration.models import Payment, refundable_rest
 from payments_integration.payer import links
 from payments_integration.projection import is_history, ours
+from payments_integration.runtime.logs import get_logger
 from payments_integration.site_urls import path_of
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: An older payment gets no receipt. After a long outage, or with a new app, a late receipt would only surprise payers.
 MAX_AGE = timedelta(days=3)

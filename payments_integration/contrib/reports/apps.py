@@ -6,7 +6,6 @@ Migrations of this app could not create the views, because they would run before
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +13,9 @@ from django.apps import AppConfig, apps
 from django.db import DatabaseError
 from django.db.models.signals import post_migrate, pre_migrate
 
-logger = logging.getLogger(__name__)
+from payments_integration.runtime.logs import get_logger
+
+logger = get_logger(__name__)
 
 
 class ReportsConfig(AppConfig):

@@ -29,7 +29,9 @@ class Command(PaymentsCommand):
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("alias", help="the account, which need not be configured any more")
         parser.add_argument(
-            "--force", action="store_true", help="also if operations of a live account are not finished"
+            "--force",
+            action="store_true",
+            help="also if operations of a live account are not finished, or it still has the key that filled it",
         )
         parser.add_argument("--no-input", action="store_false", dest="interactive", help="do not ask for confirmation")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError
+from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
 from payments_integration.dates import day_of, on_site
@@ -21,6 +22,9 @@ from payments_integration.management.arguments import (
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.progress import Progress
 from payments_integration.models import ReconciliationRun, RunState
+
+#: A time before it is a slip.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Command(PaymentsCommand):
@@ -48,6 +52,8 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         since, until = options["since"], options["until"]
+        if since and not EARLIEST <= since <= timezone.now():
+            raise CommandError("--since must be a time between 1970 and now.")
         if since and until and since >= until:
             raise CommandError("--since must be before --until.")
         if options["dispatch_history"] and not since:

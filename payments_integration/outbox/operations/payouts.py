@@ -21,6 +21,7 @@ class CreatePayout(Creation):
     name, label, kind = "create_payout", _("new payout"), Kind.PAYOUT
     permission = "create_payout"
     approval_request = _("%(who)s asked on %(at)s to send %(amount)s to a bank account.")
+    sends_money_out = True
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
         return client.payouts.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)

@@ -41,6 +41,7 @@ def codes(output: str) -> set[str]:
     return set(re.findall(r"^  ([a-z_]+): ", output, re.MULTILINE)) - {"waiting"}
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("code", DRILLS)
 def test_following_an_entry_solves_its_problem(code: str, site: Site) -> None:
     entry, steps = ENTRIES[code], DRILLS[code](site)
@@ -64,6 +65,7 @@ def test_following_an_entry_solves_its_problem(code: str, site: Site) -> None:
     assert entry.commands("More", "Do") <= site.typed
 
 
+@pytest.mark.any_database
 def test_a_database_without_tables_is_migrated(tmp_path: Path) -> None:
     entry = ENTRIES[NO_DATABASE]
     environment = {

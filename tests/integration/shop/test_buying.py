@@ -23,7 +23,11 @@ from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.integration.shop.shopping import PAGE, bought, filled_in, seen, way_back
 
-pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.urls("example_project.urls"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.any_database,
+]
 
 
 def test_products_and_prices_are_shown(shop: ProviderSandbox, browser: Client) -> None:

@@ -20,7 +20,11 @@ from payments_integration.payable import OrderStatus
 from payments_integration.testing import ProviderSandbox
 from tests.integration.shop.shopping import PAGE, bought, filled_in, seen
 
-pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.urls("example_project.urls"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.any_database,
+]
 
 LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasil)")]
 

@@ -33,7 +33,10 @@ FUNCTIONS = [
 ERRORS = [
     name
     for name, value in vars(exceptions).items()
-    if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == exceptions.__name__
+    if isinstance(value, type)
+    and issubclass(value, Exception)
+    and value.__module__ == exceptions.__name__
+    and not name.startswith("_")
 ]
 MODELS: list[type[Row]] = [
     models.Payment,

@@ -323,12 +323,14 @@ def markup(response: Any) -> Markup:
     return found
 
 
+@pytest.mark.any_database
 def test_a_superuser_has_access_to_everything_but_closed_routes(sent: list[str], places: Places) -> None:
     client = browser(User.objects.create_superuser("boss"))
     # A change of the to-do list needs a permission of its own, which a superuser has.
     assert visit(client, places, lambda route: bool(route.permissions)) == ["post todo_changelist: 302"]
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("route", [route for route in ROUTES.values() if route.sends], ids=lambda route: route.name)
 def test_a_permitted_post_sends_a_request(sent: list[str], places: Places, route: Route) -> None:
     """So the other tests would notice a request."""

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.urls import NoReverseMatch
+from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.api.views import read_only
 from payments_integration.dates import day_of
 from payments_integration.models import Operation, Payment, Payout
+from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.unit.api.conftest import DESTINATION, Caller, error, later, make_operation, make_payment
 
@@ -238,6 +240,14 @@ class TestSearch:
         response = boss.get("payments/totals/")
         assert (response.status_code, error(response)["param"]) == (400, "created_from")
 
+    @pytest.mark.case(112)
+    def test_sums_leave_out_what_is_gone_and_may_be_larger_than_a_column(self, boss: Caller) -> None:
+        for number in range(2):
+            make_payment(f"pay_big_{number}", currency="USD", status="succeeded", amount=2**62 + 5)
+        make_payment("pay_gone", currency="USD", status="succeeded", amount=1, gone_at=timezone.now())
+        (found,) = boss.get("payments/totals/?created_from=2020-01-01&currency=USD").json()["data"]
+        assert (found["count"], found["amount"]) == (2, 2**63 + 10)
+
 
 class TestAnswers:
     def test_a_replayed_answer_is_marked(self, provider: Any, boss: Caller) -> None:
@@ -248,6 +258,13 @@ class TestAnswers:
         other = boss.post("payments/", {**PAYMENT, "amount": 1})
         assert other.status_code == 409
         assert "Idempotent-Replayed" not in boss.post("payments/", PAYMENT, key="key-2")
+
+    def test_the_call_that_is_sent_after_a_temporary_refusal_is_no_replay(self, provider: Any, boss: Caller) -> None:
+        provider.engine.faults.add(Fault("rate_limited", operation="create_payment", retry_after=60, times=1))
+        assert boss.post("payments/", PAYMENT).status_code == 503
+        sent = boss.post("payments/", PAYMENT)
+        assert (sent.status_code, "Idempotent-Replayed" in sent) == (201, False)
+        assert boss.post("payments/", PAYMENT)["Idempotent-Replayed"] == "true"
 
     def test_a_page_that_did_not_change_is_304(self, boss: Caller) -> None:
         payment = make_payment()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -289,6 +290,8 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "no account of ours": ({**BODY, "account": "third"}, "parameter_invalid", "account"),
     "an account that is no text": ({**BODY, "account": {}}, "parameter_invalid", "account"),
     "a payer that is none": ({**BODY, "payer": "Ana"}, "parameter_invalid", "payer"),
+    "metadata that is none": ({**BODY, "metadata": "a"}, "parameter_invalid", "metadata"),
+    "a reference that is no text": ({**BODY, "merchant_reference": 7}, "parameter_invalid", "merchant_reference"),
     "an address of script": ({**BODY, "return_url": "javascript:alert(1)"}, "parameter_invalid", "return_url"),
 }
 
@@ -301,6 +304,7 @@ def test_a_wrong_request_names_what_is_wrong(
     assert response.status_code == 400
     found = error(response)
     assert (found["type"], found["code"], found["param"]) == ("invalid_request_error", code, param)
+    assert not re.search(r"dict|str\(|Decimal|to_minor", found["message"]), "the caller may write in any language"
     assert not Operation.objects.exists()
     assert posts(provider) == []
 

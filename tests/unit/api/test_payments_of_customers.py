@@ -93,6 +93,18 @@ def test_the_project_makes_the_arguments(says: Callable[[str], None], customer: 
     assert Operation.objects.get().idempotency_key == "attempt-7"
 
 
+def test_another_method_for_an_open_attempt_is_no_fault_of_the_customers_key(
+    says: Callable[[str], None], customer: Caller
+) -> None:
+    says("of_order")
+    customer.post("payments/", {"order": "7", "method_code": "cl_webpay_card"})
+    response = customer.post("payments/", {"order": "7", "method_code": "cl_khipu"}, key="of another tab")
+    assert (response.status_code, error(response)["code"]) == (409, "idempotency_conflict")
+    assert "param" not in error(response)
+    assert "Idempotency-Key" not in error(response)["message"]
+    assert Payment.objects.count() == 1
+
+
 def keyless(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     return {**PAYMENT, "idempotency_key": None}
 
@@ -117,6 +129,20 @@ def test_the_project_refuses(says: Callable[[str], None], customer: Caller, orde
     response = customer.post("payments/", {"order": order})
     assert response.status_code == status
     assert error(response)["type"] != "api_error"
+    assert not Operation.objects.exists()
+
+
+def looks_up(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    raise AssertionError("a query with these characters is an error of the database")
+
+
+@pytest.mark.parametrize("value", ["a\0", ["a\0"], {"a": [{"b\0": 1}]}])
+def test_characters_that_no_database_takes_do_not_reach_the_project(
+    says: Callable[[str], None], customer: Caller, value: Any
+) -> None:
+    says("looks_up")
+    response = customer.post("payments/", {"order": value})
+    assert (response.status_code, error(response)["param"]) == (400, "order")
     assert not Operation.objects.exists()
 
 

@@ -28,7 +28,7 @@ from payments_integration.enums import Country, Currency, MethodFamily, PaymentS
 from payments_integration.models import MIRRORS
 from payments_integration.next_action import ActionType
 from payments_integration.testing import ProviderSandbox
-from tests.unit.api.conftest import Caller
+from tests.unit.api.conftest import AS_ASKED, Caller
 
 pytestmark = pytest.mark.any_database
 
@@ -182,6 +182,21 @@ def test_requests_are_closed(document: dict[str, Any]) -> None:
     body = document["components"]["schemas"]["PaymentInput"]["properties"]
     assert body["currency"]["enum"] == Currency.values
     assert body["country"]["enum"] == Country.values
+
+
+def test_what_a_customer_sends_is_open_if_the_project_says_what_they_pay(
+    document: dict[str, Any], settings: Any
+) -> None:
+    def body(found: dict[str, Any]) -> Any:
+        return found["paths"]["/payments/"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PAYMENT": AS_ASKED}
+    found = describe(described, "/payments/api")
+    validate_schema(found)
+    of_staff, of_customer = body(found)["anyOf"]
+    assert of_staff == body(document)
+    assert (of_customer["type"], of_customer["additionalProperties"]) == ("object", True)
+    assert not {"properties", "required"} & {*of_customer}
 
 
 def test_our_sets_are_those_of_the_sandbox(document: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from tests.factories import checkout as rows
 from tests.fake_provider import Fake
 from tests.unit.checkout.conftest import Page
 
-pytestmark = [pytest.mark.case(128), pytest.mark.django_db]
+pytestmark = [pytest.mark.case(128), pytest.mark.django_db, pytest.mark.any_database]
 
 AGAIN = "/orders/A-1/pay/?from=ñ"
 WORDS = {"en": "Pay again", "es": "Volver a pagar", "pt-br": "Pagar de novo"}

@@ -31,7 +31,7 @@ from tests import fake_provider as fakes
 from tests.factories import checkout as rows
 from tests.fake_provider import Fake
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.unit.checkout.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database, pytest.mark.urls("tests.unit.checkout.urls")]
 
 OTHERS = "?status=succeeded&payment_id=pay_else&merchant_reference=order-2&amount=1&token=x"
 

@@ -35,7 +35,7 @@ from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.fake_provider import DESTINATION, PAYER, PAYOUT, Fake, timeout
 
-pytestmark = [pytest.mark.case(107), pytest.mark.promise(7)]
+pytestmark = [pytest.mark.case(107), pytest.mark.promise(7), pytest.mark.any_database]
 
 PERSONAL = (
     "Ana Rojas", "ana@example.com", "56912345678", "12345678-5", "12.345.678-5", "00123456789", "203.0.113.9",

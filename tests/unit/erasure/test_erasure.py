@@ -673,6 +673,14 @@ def test_data_of_the_payer_matches_at_any_depth(value: Any) -> None:
     assert Selection.of(**PERSON).is_in_body(json.dumps({"data": value}).encode())
 
 
+@pytest.mark.parametrize(
+    "text", ["call +56912345678", "call +56 9 1234 5678 after six", "(+56) 9-1234-5678", "RUT 12.345.678-5"]
+)
+def test_a_note_with_a_number_as_people_write_it_matches(text: str) -> None:
+    assert Selection.of(**PERSON).is_in_body(text.encode())
+    assert not Selection.of(**PERSON).is_in_body(text.replace("7", "0").encode())
+
+
 def test_every_field_with_a_persons_structure_is_personal() -> None:
     """The provider's JSON counts as personal unless it is known not to be."""
     for model in MIRRORS.values():

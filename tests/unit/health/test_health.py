@@ -168,6 +168,7 @@ BREAK: dict[Reason, tuple[Callable[[], object], int]] = {
 }
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("code", BREAK)
 def test_each_problem_has_its_count_and_what_to_do(code: Reason) -> None:
     breaking, count = BREAK[code]

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox, telemetry
+from payments_integration import inbox, services, telemetry
 from payments_integration.handlers import on_event, on_status
 from payments_integration.inbox import claiming, dispatching, processing
 from payments_integration.models import (
@@ -24,13 +24,15 @@ from payments_integration.models import (
     ObjectDispatch,
     Payment,
     StatusChange,
+    deletion_allowed,
 )
 from payments_integration.projection import erase_row
-from payments_integration.signals import event_received, status_changed
+from payments_integration.signals import cause, event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import body, event
 from tests.factories.receivers.models import ReceiverCall
+from tests.fake_provider import Fake, payment
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
@@ -261,6 +263,39 @@ def test_a_replayed_status_change_is_stale(receiver: Receiver) -> None:
     finally:
         status_changed.disconnect(note)
     assert seen == [("processing", False), ("succeeded", False), ("processing", True)]
+
+
+def test_receivers_know_by_one_name_what_they_run_for(fake: Fake) -> None:
+    """A change has the same name if an event or an answer brings it. The second one to a status has another name."""
+    names: list[tuple[str, str]] = []
+
+    def note(**kwargs: Any) -> None:
+        found = cause()
+        assert found is not None
+        assert found.name is not None
+        names.append((kwargs.get("status", ""), found.name()))
+
+    first = factories.life()[0]
+    status_changed.connect(note)
+    event_received.connect(note)
+    try:
+        take_in(first)
+        for statuses in (["succeeded", "chargeback", "succeeded"], ["succeeded"]):
+            for status in statuses:
+                services.refresh(fake.add(payment(id="pay_2", status=status)).id)
+                inbox.dispatch()
+            with deletion_allowed():
+                StatusChange.objects.filter(object_id="pay_2").delete()
+                Payment.objects.filter(pk="pay_2").delete()
+        take_in(event(factories.payment(id="pay_2", status="succeeded"), id="evt_2"))
+        inbox.dispatch()
+    finally:
+        status_changed.disconnect(note)
+        event_received.disconnect(note)
+    assert [name for status, name in names if not status] == [first["id"], "evt_2"]
+    succeeded = [name for status, name in names if status == "succeeded"]
+    assert succeeded == [f"payment pay_2 succeeded {place}" for place in (0, 1, 0, 0)]
+    assert cause() is None
 
 
 def test_a_failing_status_receiver_rolls_back_the_whole_dispatch(receiver: Receiver) -> None:

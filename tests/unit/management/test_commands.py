@@ -19,14 +19,14 @@ from unittest import mock
 import pytest
 from django.conf.urls.i18n import i18n_patterns
 from django.core.management import CommandError, call_command, get_commands, load_command_class
-from django.urls import include, path
+from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone, translation
 
 from payments_integration import health, inbox, services
 from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
-from payments_integration.reconciliation.once import Poll
+from payments_integration.reconciliation.commands import Poll
 from payments_integration.sandbox import Fault
 from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
@@ -136,6 +136,8 @@ class TestReconcile:
             (["--since", "yesterday"], "write 2026-01-31"),
             (["--since", "2026-13-01"], "not a time"),
             (["--since", "2026-01-02", "--until", "2026-01-01"], "before --until"),
+            (["--since", "0001-01-01"], "between 1970 and now"),
+            (["--since", "2926-01-01"], "between 1970 and now"),
         ],
     )
     def test_reconcile_refuses_wrong_arguments(self, words: list[str], says: str) -> None:
@@ -316,7 +318,7 @@ class TestEndpoints:
         [
             (
                 i18n_patterns(path("payments/", include("payments_integration.urls"))),
-                "path is /en-us/payments/webhook/.",
+                "path is /en/payments/webhook/.",
             ),
             ([], "Your URLconf has no webhook view (manage.py check)."),
         ],
@@ -328,6 +330,30 @@ class TestEndpoints:
         settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": routes})
         with translation.override("en-us"):  # a request of another test leaves its language active
             assert says in run("payments_endpoints", "create", self.URL)
+
+    @pytest.mark.case(110)
+    @pytest.mark.parametrize(
+        ("address", "is_right"),
+        [("/es/payments/webhook/", True), ("/es-cl/payments/webhook/", False), ("/payments/webhook/", False)],
+    )
+    def test_below_a_language_only_an_address_with_a_language_of_the_site_is_right(
+        self, address: str, is_right: bool, sandbox: ProviderSandbox, settings: Any
+    ) -> None:
+        routes = i18n_patterns(path("payments/", include("payments_integration.urls")))
+        settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": routes})
+        settings.LANGUAGE_CODE = "es-cl"  # not one of LANGUAGES
+        assert (
+            "leads to no view" in run("payments_endpoints", "create", f"https://shop.example{address}")
+        ) != is_right
+
+    @pytest.mark.case(110)
+    def test_an_address_below_the_path_of_the_site_is_right(self, sandbox: ProviderSandbox) -> None:
+        set_script_prefix("/shop/")
+        try:
+            output = run("payments_endpoints", "create", "https://shop.example/shop/payments/webhook/")
+        finally:
+            clear_script_prefix()
+        assert "leads to" not in output
 
     @pytest.mark.case(110)
     def test_a_second_endpoint_for_a_url_must_be_confirmed(self, sandbox: ProviderSandbox) -> None:

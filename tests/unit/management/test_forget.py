@@ -28,7 +28,7 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
-from payments_integration.projection import keys
+from payments_integration.projection import project_keys
 from payments_integration.reconciliation import forgetting
 from payments_integration.reconciliation.renaming import models_with_account
 from tests.factories import rows
@@ -113,6 +113,29 @@ def test_money_under_way_is_not_forgotten(state: str) -> None:
     assert counted("default") == {}
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_live_account_is_not_forgotten_to_be_filled_again(settings: Any, force: bool) -> None:
+    """Without its ledger and its erasures."""
+    fill("default", is_test=False)
+    before = counted("default")
+    settings.PAYMENTS_INTEGRATION = {
+        "ACCOUNTS": {"default": {"BASE_URL": "https://a.example", "API_KEY": "sk_live_1"}}
+    }
+    AccountState.objects.update(key_hash=conf.key_hash("default"))
+    if force:
+        forget("default", "--force")
+        assert counted("default") == {}
+        return
+    with pytest.raises(CommandError, match="has the live API_KEY that filled it"):
+        forget()
+    assert counted("default") == before
+    settings.PAYMENTS_INTEGRATION = {
+        "ACCOUNTS": {"default": {"BASE_URL": "https://a.example", "API_KEY": "sk_live_2"}}
+    }
+    forget()
+    assert counted("default") == {}
+
+
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the command waits, in which nothing happens unless a test makes it happen."""
@@ -137,7 +160,7 @@ def test_nothing_is_deleted_before_other_processes_have_seen_the_mark(
 
     monkeypatch.setattr(forgetting.time, "sleep", sleep)
     printed = forget()
-    assert sum(slept) == TRUST.total_seconds() > keys._TRUST_SECONDS
+    assert sum(slept) == TRUST.total_seconds() > project_keys._TRUST_SECONDS
     assert max(slept) < reconciliation.runs.PASS.length.total_seconds(), "the claim is renewed in between"
     assert set(seen) == {(True, True, True)}
     assert "Nothing is deleted for 65 seconds" in printed

@@ -250,6 +250,7 @@ def typed(*words: str, database: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("name", ["not/there/db.sqlite3", "empty.sqlite3"])
 def test_a_database_that_is_down_or_empty_is_a_problem(tmp_path: Path, name: str) -> None:
     ended = typed(database=str(tmp_path / name))
@@ -258,6 +259,7 @@ def test_a_database_that_is_down_or_empty_is_a_problem(tmp_path: Path, name: str
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.any_database
 def test_a_database_that_is_down_is_shown_as_json(tmp_path: Path) -> None:
     ended = typed("--json", database=str(tmp_path / "not" / "there.sqlite3"))
     assert ended.returncode == 1
@@ -267,6 +269,7 @@ def test_a_database_that_is_down_is_shown_as_json(tmp_path: Path) -> None:
     assert str(tmp_path) not in ended.stdout
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("words", [["--account", "missing"], ["--nonsense"], ["--json", "--explain"]])
 def test_wrong_arguments_exit_with_2(tmp_path: Path, words: list[str]) -> None:
     ended = typed(*words, database=str(tmp_path / "db.sqlite3"))

@@ -7,23 +7,28 @@ import io
 import runpy
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import AnonymousUser
 from django.core.management import CommandError, call_command
 from django.db import models
+from django.test import RequestFactory
 from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
+from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
 from payments_integration.management import order_files
 from payments_integration.management.commands import payments_quickstart
+from payments_integration.management.order_model import OrderModel
 from payments_integration.payable import Payable
 from payments_integration.testing import ProviderSandbox
-from tests.unit.payable.payables import Order
+from tests.factories import rows
+from tests.unit.payable.payables import Order, Sale
 
 SETTINGS = 'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "sqlite3"}}\n'
 URLS = 'from django.urls import path, re_path\n\nurlpatterns = [\n    re_path("", lambda request: None),\n]\n'
@@ -509,6 +514,45 @@ def test_no_url_is_written_that_the_files_there_do_not_fit(
     assert project.read(f"quicksales/{name}") == text
     assert {path.name for path in project.folder.glob("quicksales/payment_*.py")} == {name, "payment_handlers.py"}
     assert "pay/" not in project.read("quickshop/urls.py")
+
+
+@pytest.fixture
+def pay(rf: RequestFactory, db: None) -> Callable[[Sale], Any]:
+    """The generated view, which an order's page calls."""
+    names: dict[str, Any] = {}
+    exec(order_files.views(OrderModel(Sale, "number", "amount", "currency", "", "")), names)
+
+    def post(order: Sale) -> Any:
+        request = rf.post("/pay/", secure=True)
+        request.user = AnonymousUser()
+        return names["pay"](request, order.pk)
+
+    return post
+
+
+def test_the_view_says_that_the_order_is_paid_already(pay: Callable[[Sale], Any]) -> None:
+    """It was paid in another way, so there is no new attempt: that is no error of the site."""
+    order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
+    rows.payment(
+        merchant_reference="order-1", amount=10_000, amount_received=10_000, currency="CLP", status="succeeded"
+    )
+    answer = pay(order)
+    assert (answer.status_code, answer.content) == (409, b"This is paid already.")
+    assert answer["Content-Type"].startswith("text/plain")
+
+
+def test_the_view_survives_a_refusal_and_a_lost_answer(pay: Callable[[Sale], Any]) -> None:
+    order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
+    refusal = InvalidRequest(code="method_not_available", status_code=422)
+    with mock.patch.object(services, "create_payment", side_effect=refusal):
+        answer = pay(order)
+    assert answer.status_code == 409
+    assert b"This way of paying is not available just now." in answer.content
+    with mock.patch.object(services, "create_payment", side_effect=OutcomeUnknown("op_1", "no answer")):
+        answer = pay(order)
+    # There may be a payment. Its status page is no second try.
+    assert answer.status_code == 302
+    assert "/checkout/status/" in answer["Location"]
 
 
 def test_a_route_is_not_added_to_a_urlconf_that_does_not_import(project: Project, registry: None) -> None:

@@ -14,6 +14,7 @@ from payments_integration.checks import check_accounts
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, RateLimited
 from payments_integration.models import (
     AccountState,
+    DueRefresh,
     Event,
     EventState,
     ObjectDispatch,
@@ -93,7 +94,9 @@ def test_a_name_that_is_taken_is_refused(named: Any, table: str) -> None:
     named("new")
     rows.payout(account="old")
     getattr(rows, table)(account="new")
-    with pytest.raises(CommandError, match="new has rows already, in payments_"):
+    with pytest.raises(
+        CommandError, match=r"new has rows already, in payments_.*remove its rows with payments_forget new"
+    ):
         rename()
     assert Payout.objects.filter(account="old").count() == 1
 
@@ -104,12 +107,16 @@ def test_a_name_without_rows_is_a_mistake(named: Any) -> None:
         rename()
 
 
-@pytest.mark.parametrize("busy", ["state", "operation", "dispatch", "run"])
+@pytest.mark.parametrize("busy", ["state", "sweep", "operation", "dispatch", "refresh", "run"])
 def test_a_process_at_work_is_not_disturbed(named: Any, busy: str) -> None:
     named("new")
     later, now = timezone.now() + timedelta(seconds=10), timezone.now()
     if busy == "state":
         rows.account_state(account="old", claimed_until=later)
+    elif busy == "sweep":
+        rows.account_state(account="old", sweep_claimed_until=later)
+    elif busy == "refresh":
+        rows.due(account="old", claimed_until=later, claim_token="x")
     elif busy == "operation":
         rows.operation(account="old", claimed_until=later, claim_token="x")
     elif busy == "dispatch":
@@ -118,7 +125,8 @@ def test_a_process_at_work_is_not_disturbed(named: Any, busy: str) -> None:
         rows.run(account="old", state=RunState.RUNNING, started_at=now - timedelta(minutes=1))
     with pytest.raises(CommandError, match="a process works on old now"):
         rename()
-    AccountState.objects.update(claimed_until=now)
+    AccountState.objects.update(claimed_until=now, sweep_claimed_until=now)
+    DueRefresh.objects.update(claimed_until=now)
     Operation.objects.update(claimed_until=now)
     ObjectDispatch.objects.update(claimed_until=now)
     ReconciliationRun.objects.update(started_at=now - timedelta(hours=1))
@@ -209,6 +217,14 @@ class TestAStranger:
         assert check_accounts() == []
         named("old!")
         assert check_accounts(databases=["default"]) == [], "the setting is wrong, which another check reports"
+
+    def test_without_its_table_a_check_reports_nothing(self, named: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As before ``migrate``, which runs the check, when an optional app has kept its rows."""
+        named("old", "other")
+        rows.payout(account="gone")
+        assert check_accounts(databases=["default"])
+        monkeypatch.setattr(AccountState._meta, "db_table", "payments_integration_not_there")
+        assert check_accounts(databases=["default"]) == []
 
     def test_health_names_the_command(self, fake: Fake, named: Any) -> None:
         named("old", "other")

@@ -276,6 +276,19 @@ class TestLateHandler:
         assert f"{made.pk} fits it" in operation.note
         assert services.mark_happened(operation, made.pk, "ana", "of before the restore").result_id == made.pk
 
+    def test_objects_of_known_operations_hide_no_others(
+        self, fake: Fake, mirrored: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(2):
+            known = deferred(timedelta(minutes=1))
+            mirrored(payout(merchant_reference=known.pk))
+        Operation.objects.update(state=OperationState.DONE)
+        monkeypatch.setattr("payments_integration.outbox.operations.base.MAX_SCANNED", 1)
+        operation = deferred(timedelta(minutes=1), late=timedelta(days=5))
+        assert services.resume_operations() == {"done": 1}
+        assert state(operation) == OperationState.DONE
+        assert len(fake.calls) == 1
+
     def test_the_events_of_a_batch_are_told_apart(self, fake: Fake) -> None:
         with dispatching(timezone.now() - timedelta(days=5)):
             pass

@@ -31,6 +31,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import recovery
+from payments_integration.signals import dispatching
 from tests.fake_provider import (
     DEPOSIT,
     PAYMENT,
@@ -178,7 +179,7 @@ def test_other_arguments_after_a_restored_backup(fake: Fake) -> None:
     with time_machine.travel(START, tick=False) as clock:
         backup = closed(fake)
         made = pay()
-        backup.save()
+        backup.save_base(raw=True)
         restored = Operation.objects.get()
         assert restored.has_free_key
         clock.shift(timedelta(hours=25))
@@ -405,6 +406,16 @@ def test_a_cancel_needs_no_look(fake: Fake, mirrored: Any) -> None:
         closed(fake, lambda: services.cancel_payment(row, idempotency_key="k1"))
         clock.shift(timedelta(days=3))
         assert services.cancel_payment(row, idempotency_key="k1").status == "canceled"
+
+
+def test_a_handler_that_takes_the_key_two_days_later_has_it_sent(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        closed(fake)
+        clock.shift(timedelta(days=2))
+        with dispatching(timezone.now()):
+            services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
 
 
 def test_a_second_refusal_after_an_attempt_that_may_have_run_proves_nothing(fake: Fake) -> None:

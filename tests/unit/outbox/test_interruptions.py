@@ -35,7 +35,8 @@ FOLDERS = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (dj
 #: from the trace at its end would leave it taken; the third has made a connection that only it knows.
 SPARED = {"allow_thread_sharing", "_live_receivers", "get_new_connection"}
 #: How many moments of each call are tried, with each exception; 0: the first and the last run of each line.
-SAMPLE = int(os.environ.get("TEST_LINES", "50").replace("all", "0"))
+#: Few of the lines are a server's.
+SAMPLE = int(os.environ.get("TEST_LINES", "20" if "TEST_DATABASE_URL" in os.environ else "50").replace("all", "0"))
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

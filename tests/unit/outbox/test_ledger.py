@@ -27,6 +27,7 @@ from payments_integration.models import Operation, OperationState, Payment, dele
 from payments_integration.outbox import ledger
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.outbox.operations.refunds import WithinRest
+from payments_integration.signals import dispatching
 from tests.fake_provider import (
     DESTINATION,
     PAYER,
@@ -312,6 +313,18 @@ def test_of_two_calls_at_once_the_second_finds_the_first_in_a_callers_transactio
     with transaction.atomic(), pytest.raises(IntegrityError):
         services.defer(services.create_payment, **PAYMENT, idempotency_key="k1")
     assert len(fake.calls) == 1
+
+
+def test_the_key_of_an_operation_that_was_sent_under_a_newer_api_key_is_recognised(fake: Fake, settings: Any) -> None:
+    """Another account has the API key under which it was recorded, so both operations would have one id."""
+    with dispatching():
+        services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
+    accounts = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
+    accounts = {"default": {**accounts["default"], "API_KEY": "sk_test_new"}, "second": accounts["default"]}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
+    services.resume_operations()
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payout(**PAYOUT, idempotency_key="k1", account="second")
 
 
 def test_the_hash_of_arguments_never_changes(fake: Fake) -> None:

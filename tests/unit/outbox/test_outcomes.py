@@ -116,6 +116,7 @@ def test_a_valid_answer_ends_the_operation_as_done(fake: Fake, call: Do) -> None
     assert fake.calls[0].key in (operation.idempotency_key, "")
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize(("kind", "status", "code"), REFUSALS)
 def test_a_refusal_of_the_first_attempt_rejects_the_operation(
     fake: Fake, call: Do, kind: type[ProviderError], status: int, code: str
@@ -179,6 +180,7 @@ def repeated(error: Any) -> Any:
     return error
 
 
+@pytest.mark.any_database
 @pytest.mark.case(90)
 @pytest.mark.parametrize(
     "error",
@@ -237,6 +239,7 @@ UNKNOWNS: list[Exception] = [
 ]
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("executed", [False, True])
 @pytest.mark.parametrize("error", UNKNOWNS, ids=lambda error: getattr(error, "code", type(error).__name__))
 @pytest.mark.case(53)
@@ -276,6 +279,7 @@ def test_a_person_decides_about_an_idempotency_conflict(
     assert services.resume_operations() == {}
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize(("kind", "status", "code"), REFUSALS)
 @pytest.mark.case(90)
 @pytest.mark.promise(5)

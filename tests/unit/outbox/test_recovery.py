@@ -204,6 +204,8 @@ def test_a_person_decides_about_operations_of_a_removed_account(
     woken.clear()
     accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_default"}}
     with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations() == {}
+        Operation.objects.update(created_at=timezone.now() - timedelta(hours=25))
         assert services.resume_operations("default") == {}
         assert services.resume_operations() == {"needs_person": 1}
         assert services.resume_operations() == {}
@@ -215,6 +217,20 @@ def test_a_person_decides_about_operations_of_a_removed_account(
     assert woken == []
     assert len(fake.calls) == 1
     assert services.retry(only_operation()).state == OperationState.DONE
+    assert len(fake.made("payout")) == 1
+
+
+def test_an_account_that_one_deploy_lacked_has_its_operations_sent_afterwards(
+    fake: Fake, attention: list[str]
+) -> None:
+    fake.script = [Lost(timeout())]
+    services.defer(services.create_payout, **PAYOUT, account="second")
+    make_due()
+    accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_default"}}
+    with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations() == {}
+    assert services.resume_operations() == {"done": 1}
+    assert attention == []
     assert len(fake.made("payout")) == 1
 
 

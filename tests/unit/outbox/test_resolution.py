@@ -425,6 +425,7 @@ class TestPossibleResolutions:
     @pytest.mark.parametrize("name", ["look_up", "retry", "mark_happened", "mark_never_happened"])
     @pytest.mark.parametrize("state", OperationState)
     @pytest.mark.parametrize("variant", VARIANTS)
+    @pytest.mark.any_database
     def test_a_resolution_is_offered_exactly_when_it_is_accepted(
         self, resolutions: Any, variant: str, state: OperationState, name: str
     ) -> None:

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from payments_integration import services
 from payments_integration.exceptions import IdempotencyMismatch, InvalidState, RateLimited
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Operation, OperationState, deletion_allowed
 from payments_integration.signals import dispatching, is_dispatching
 from tests.fake_provider import (
     PAYMENT,
@@ -106,6 +106,37 @@ def test_is_dispatching_nests_and_ends_with_an_error() -> None:
             raise RuntimeError
         assert is_dispatching()
     assert not is_dispatching()
+
+
+def test_a_receiver_that_runs_again_asks_for_the_same_operations(fake: Fake) -> None:
+    """Calls that differ, equal ones and those of another event are operations of their own."""
+
+    def receive(event: str) -> list[str]:
+        with dispatching(name=lambda: event):
+            return [services.defer(services.create_payout, **{**PAYOUT, "amount": n}).pk for n in (700, 700, 800)]
+
+    first = receive("evt_1")
+    assert len({*first, *receive("evt_2")}) == 6
+    assert receive("evt_1") == first
+    assert services.resume_operations() == {"done": 6}
+    assert receive("evt_1") == first
+    assert services.resume_operations() == {}
+
+
+def test_an_unknown_cause_makes_each_call_a_new_operation(fake: Fake) -> None:
+    for _ in range(2):
+        with dispatching():
+            services.defer(services.create_payout, **PAYOUT)
+    assert Operation.objects.count() == 2
+
+
+def test_the_id_of_an_operation_follows_from_its_key_and_account(fake: Fake) -> None:
+    first = services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
+    with deletion_allowed():
+        Operation.objects.all().delete()
+    assert services.defer(services.create_payout, **PAYOUT, idempotency_key="k1").pk == first.pk
+    others = [{"idempotency_key": "k2"}, {"idempotency_key": "k1", "account": "second"}]
+    assert first.pk not in {services.defer(services.create_payout, **PAYOUT, **other).pk for other in others}
 
 
 def test_a_deferred_call_with_a_known_key_returns_its_operation(fake: Fake) -> None:

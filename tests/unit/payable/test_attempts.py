@@ -19,7 +19,7 @@ from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from payments_integration.validation.validator import IDEMPOTENCY_KEY
 from tests.factories import rows
-from tests.unit.payable.payables import Customer, Invoice, Order
+from tests.unit.payable.payables import Customer, Invoice, Order, Sale
 
 CASE = pytest.mark.case(128)
 CARD = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
@@ -39,8 +39,9 @@ def order(db: None) -> Order:
 
 def attempt(order: Order, status: str = "", state: str = OperationState.DONE, **fields: Any) -> Operation:
     """The ledger's row of the current attempt, and the mirror's with this status."""
+    key = order.attempt_key()
     payment = rows.payment(status=status, merchant_reference=order.number).pk if status else ""
-    values = {"idempotency_key": order.attempt_key(), "merchant_reference": order.number, "result_id": payment}
+    values = {"idempotency_key": key, "merchant_reference": order.number, "result_id": payment}
     return rows.operation(operation="create_payment", state=state, **{**values, **fields})
 
 
@@ -132,10 +133,77 @@ class TestTheLedgerCounts:
     def test_the_name_of_the_call_is_that_of_the_registry(self) -> None:
         assert list(services.operations.creating(Kind.PAYMENT)) == [attempts.CREATES_PAYMENT]
 
-    def test_it_costs_two_statements(self, order: Order, django_assert_num_queries: Any) -> None:
+    def test_it_costs_two_statements_for_an_open_attempt(self, order: Order, django_assert_num_queries: Any) -> None:
         for _ in range(3):
             attempt(order, "failed")
+        with django_assert_num_queries(4):
+            order.attempt_key()
+        attempt(order, "requires_action")
         with django_assert_num_queries(2):
+            order.attempt_key()
+
+
+@pytest.mark.promise(5)
+class TestOtherMoney:
+    """What was paid without an attempt key of today: there is no new attempt for it."""
+
+    @pytest.mark.parametrize("signed", [True, False])
+    @pytest.mark.parametrize("status", ["succeeded", "overpaid"])
+    def test_a_payment_that_no_operation_made_pays_an_order_without_a_price(
+        self, order: Order, status: str, signed: bool
+    ) -> None:
+        form = order.signed_attempt_key()
+        rows.payment(status=status, merchant_reference="A-1")
+        assert order.signed_attempt_key() == form, "the page is shown, and its form is refused"
+        with pytest.raises(ValidationError, match="paid already"):
+            order.attempt_key(form if signed else None)
+
+    @pytest.mark.parametrize("fields", [
+        {"status": "requires_action"},
+        {"status": "failed"},
+        {"merchant_reference": "A-2"},
+        {"account": "second"},
+        {"flow": "deposit_reference"},
+    ])  # fmt: skip
+    def test_other_payments_do_not(self, order: Order, fields: dict[str, Any]) -> None:
+        rows.payment(**{"status": "succeeded", "merchant_reference": "A-1", **fields})
+        assert number(order) == 1
+
+    def test_without_a_price_a_part_under_a_key_of_ones_own_leaves_the_rest_to_pay(self, order: Order) -> None:
+        attempt(order, "succeeded", idempotency_key="deposit-A-1")
+        assert number(order) == 1
+
+    @pytest.mark.parametrize("key", ["", "order-A-1-1"])
+    def test_with_a_price_the_money_decides(self, db: None, key: str) -> None:
+        sale = Sale.objects.create(number="A-1", amount=10_000, currency="CLP")
+        fields = {"status": "succeeded", "merchant_reference": "A-1", "currency": "CLP"}
+        for amount in (4_000, 6_000):
+            assert sale.attempt_key() == "order-default-A-1-1"
+            payment = rows.payment(amount=amount, amount_received=amount, **fields)
+            if key:
+                values = {"merchant_reference": "A-1", "state": "done", "result_id": payment.pk}
+                rows.operation(operation="create_payment", idempotency_key=f"{key}-{amount}-x", **values)
+        with pytest.raises(ValidationError, match="paid already"):
+            sale.attempt_key()
+
+    @pytest.mark.parametrize("reference", ["A-1", "A" * 250, "ñ"])
+    @pytest.mark.parametrize("status", ["succeeded", "requires_action"])
+    def test_an_attempt_under_the_former_alias_is_still_the_current_one(
+        self, db: None, monkeypatch: pytest.MonkeyPatch, reference: str, status: str
+    ) -> None:
+        order = Order(number=reference)
+        key = order.attempt_key()
+        payment = rows.payment(status=status, merchant_reference=reference, account="chile")
+        values = {"merchant_reference": reference, "state": "done", "result_id": payment.pk, "account": "chile"}
+        rows.operation(operation="create_payment", idempotency_key=key, **values)
+        for alias in ("chile", None):
+            monkeypatch.setattr(Order, "payments_account", alias)
+            assert order.attempt_key() == key
+            assert order.attempt_key(order.signed_attempt_key()) == key
+
+    def test_a_key_of_another_reference_is_refused(self, order: Order) -> None:
+        attempt(order, "failed", merchant_reference="order-A-1")
+        with pytest.raises(ValueError, match=r"sent with merchant_reference 'order-A-1', but the order's is 'A-1'"):
             order.attempt_key()
 
 

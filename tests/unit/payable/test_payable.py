@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import uuid
@@ -33,7 +34,7 @@ from payments_integration.enums import (
 )
 from payments_integration.models import Payment, Refund
 from payments_integration.money import format_money, to_minor
-from payments_integration.payable import Payable, Totals
+from payments_integration.payable import Payable, PayableManager, Totals
 from payments_integration.payable.totals import compute_totals
 from payments_integration.services.refunds import refundable_rest
 from payments_integration.testing import ProviderSandbox
@@ -810,6 +811,107 @@ def test_a_reference_that_is_not_unique_is_warned_about() -> None:
             constraints = [models.UniqueConstraint(fields=["year", "number"], name="per_year")]
 
     assert [found_ids(model) for model in (Loose, PerBrand, PerYear)] == [["W020"], [], ["W020"]]
+
+
+@isolate_apps("tests.factories.receivers")
+def test_a_price_that_is_no_method_and_a_manager_without_of_are_found() -> None:
+    class Priced(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+        @property
+        def payments_price(self) -> tuple[int, str]:  # type: ignore[override]
+            return 1, "USD"
+
+    class Plain(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        objects = models.Manager()  # type: ignore[assignment]
+
+        class Meta:
+            app_label = "receivers"
+
+    class Both(Plain):
+        payables = PayableManager()
+
+        class Meta:
+            app_label = "receivers"
+
+    assert [found_ids(model) for model in (Priced, Plain, Both)] == [["E020"], ["W022"], []]
+
+
+@pytest.mark.django_db
+def test_a_cached_row_reads_its_totals_anew() -> None:
+    Order.objects.create(number="A-1")
+    (order,) = Order.objects.with_totals()
+    assert not order.is_paid(10_000, "CLP")
+    rows.payment(status="succeeded", merchant_reference="A-1", amount=10_000, amount_received=10_000, currency="CLP")
+    assert not order.is_paid(10_000, "CLP"), "as it was read"
+    assert pickle.loads(pickle.dumps(order)).is_paid(10_000, "CLP")
+
+
+@isolate_apps("tests.factories.receivers")
+def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
+    class Numbered(Payable):
+        merchant_reference_field = "id"
+
+        class Meta:
+            app_label = "receivers"
+            abstract = True
+
+    class Bill(Numbered):
+        class Meta:
+            app_label = "receivers"
+
+    class Ticket(Numbered):
+        class Meta:
+            app_label = "receivers"
+
+    class Elsewhere(Numbered):
+        payments_account = None
+
+        class Meta:
+            app_label = "receivers"
+
+    class OldTicket(Ticket):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    class Reminder(Payable):
+        bill = models.OneToOneField(Bill, on_delete=models.CASCADE)
+        merchant_reference_field = "bill_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Named(Payable):
+        name = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "name"
+
+        class Meta:
+            app_label = "receivers"
+
+    found = {
+        model.__name__: [str(message.msg) for message in model.check()]
+        for model in (Bill, Elsewhere, Named, OldTicket, Reminder, Ticket)
+    }
+    share = "Its references are numbers, as those of {}: two rows with the same number would share their payments."
+    assert found == {
+        "Bill": [],
+        "Elsewhere": [share.format("receivers.Bill")],
+        "Named": [],
+        "OldTicket": [],
+        # A bill's reminder is paid by the bill's payments, on purpose.
+        "Reminder": [share.format("receivers.Elsewhere")],
+        "Ticket": [share.format("receivers.Bill, receivers.Elsewhere, receivers.Reminder")],
+    }
+    Ticket.payments_account = "another"
+    Elsewhere.payments_account = "default"
+    assert not [message for message in Ticket.check() if message.id == "payments_integration.W020"]
 
 
 # The documentation

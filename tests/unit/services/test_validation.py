@@ -19,6 +19,9 @@ LONG = "x" * 256
 ORDER = UUID("9f0f7d0c-55c1-4c0e-8a3e-2f1d1d3b6a10")
 
 
+pytestmark = pytest.mark.any_database
+
+
 class Text(str):
     """As a safe string or a TextChoices member: no plain str."""
 

@@ -6,7 +6,6 @@ click, by a reload or to continue, each payment keeps its outcome.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -31,13 +30,14 @@ from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, Payme
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
 from payments_integration.models import Operation, Payment, Refund, refundable_rest
 from payments_integration.money import format_money
+from payments_integration.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The most payments on one page, so that a person can still review them.
 MAX_PAYMENTS = 50

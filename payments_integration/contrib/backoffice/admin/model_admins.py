@@ -119,7 +119,8 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
     )
     list_filter = (*with_days(PaymentSectionsAdmin.list_filter), success_days(), StatusSince)
     actions = ("refund_selected",)
-    totals = ("amount", "amount_received", "refunded_amount")
+    # The first is above the list: of failed and waiting payments, nothing was received.
+    totals = ("amount_received", "amount", "refunded_amount")
     finds_terms = True
     search_help_text = _(
         "An id, amount, merchant reference, bank reference, voucher or QR code; the payer's name, e-mail address, "

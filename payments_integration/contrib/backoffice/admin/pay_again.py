@@ -46,11 +46,14 @@ def is_payable_again(payout: Payout) -> bool:
 def attempt(payout: Payout) -> tuple[str, Operation | None]:
     """Return the idempotency key with which it is paid again, and the operation that paid it again or still may.
 
-    A refused attempt keeps its key for ever, so the next attempt has the next key.
+    A refused attempt keeps its key for ever, so the next attempt has the next key. A temporary refusal leaves the key
+    free, for every tab.
     """
     for number in itertools.count(1):
         key = again_key(payout.pk, number)
         operation = Operation.objects.filter(idempotency_key=key).first()
+        if operation is not None and operation.has_free_key:
+            return key, None
         if operation is None or operation.state not in (OperationState.REJECTED, OperationState.CLOSED):
             return key, operation
     raise AssertionError("unreachable")

@@ -16,7 +16,7 @@ from django.utils.text import capfirst
 from payments_integration.admin.lists.filters import KnownValues
 from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import Days
-from payments_integration.contrib.finance.sums import sums_by
+from payments_integration.db.sums import sums_by
 from payments_integration.models import Mirror
 from payments_integration.money import format_count
 

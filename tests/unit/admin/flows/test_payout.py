@@ -102,6 +102,19 @@ def test_banks_are_suggested_to_those_who_may_see_bank_accounts(staff: Callable[
         assert ('<option value="077" data-countries="CL">' in html) is sees, rights
 
 
+def test_the_two_examples_of_an_amount_are_no_conversion(boss: Client, service: Services) -> None:
+    html = page(boss, url("payout", "add"))
+    assert "For example 1,234.50 (in CLP, which has no decimals: 1,234)." in html
+
+
+def test_the_form_leads_back_to_the_list(boss: Client, staff: Callable[..., Client], service: Services) -> None:
+    back = f'<a href="{url("payout", "changelist")}" class="pi-button">Back</a>'
+    assert back in page(boss, url("payout", "add"))
+    # The window of another page's form has no way to the list, nor have those who may not see it.
+    assert back not in page(boss, f"{url('payout', 'add')}?_popup=1")
+    assert back not in page(staff("create_payout"), url("payout", "add"))
+
+
 def test_the_balance_is_beside_the_amount_from_the_start(boss: Client, service: Services) -> None:
     rows.balance(currency="USD", available=5_050)
     rows.balance(currency="PEN", available=7, gone_at=rows.AT)

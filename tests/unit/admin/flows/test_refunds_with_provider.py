@@ -12,6 +12,7 @@ from django.test import Client
 
 from payments_integration import services
 from payments_integration.models import Operation, OperationState, Payment, Refund
+from payments_integration.sandbox import Fault
 from tests.unit.admin.conftest import browser, page, url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -116,3 +117,35 @@ def test_refresh_and_cancel(boss: Client, payments_sandbox: Any) -> None:
     response = boss.post(url("payment", "cancel", made.pk), follow=True)
     assert list(response.context["messages"])[-1].level_tag == "error"
     assert Operation.objects.filter(operation="cancel_payment", state=OperationState.DONE).count() == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(125)
+def test_after_a_temporary_refusal_the_old_form_sends_no_second_refund(boss: Client, payments_sandbox: Any) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    old = {**form_of(boss, payment), "amount": "3000"}
+    payments_sandbox.engine.faults.add(Fault("rate_limited", operation="create_refund", retry_after=60, times=1))
+    form = boss.post(address, old).context["form"]
+    assert form.errors
+    again = {"step": "confirm", **{name: str(form[name].value() or "") for name in form.fields}}
+    assert boss.post(address, again).status_code == 302
+    assert boss.post(address, old).status_code == 302
+    assert len(payments_sandbox.project.refunds) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(125)
+def test_an_old_form_that_was_refused_for_now_is_shown_again_beside_another_refund(
+    boss: Client, payments_sandbox: Any
+) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    old = {**form_of(boss, payment), "amount": "3000"}
+    payments_sandbox.engine.faults.add(Fault("rate_limited", operation="create_refund", retry_after=60, times=1))
+    boss.post(address, old)
+    assert boss.post(address, {**form_of(boss, payment), "amount": "3000"}).status_code == 302
+    response = boss.post(address, old)
+    assert response.status_code == 200
+    assert [twin.state for (pk, _sentence) in response.context["twins"] for twin in Operation.objects.filter(pk=pk)]
+    assert len(payments_sandbox.project.refunds) == 1

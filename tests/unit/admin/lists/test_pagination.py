@@ -128,6 +128,7 @@ def cursor(*values: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize(
     "odd",
     [

@@ -25,7 +25,7 @@ def menu(html: str) -> list[str]:
 def test_the_menu_has_the_places_of_a_day_and_then_the_technical_pages(boss: Client) -> None:
     assert menu(page(boss, url("payment", "changelist"))) == [
         "Overview", "To do", "Payments*", "Refunds", "Payouts", "Deposits", "Balances", "Cash book",
-        "Events", "Operations", "Reconciliation runs", "Technical state", "Webhook endpoints",
+        "Events", "Operations", "Receipts by mail", "Reconciliation runs", "Technical state", "Webhook endpoints",
     ]  # fmt: skip
 
 

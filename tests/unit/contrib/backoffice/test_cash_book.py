@@ -80,6 +80,10 @@ def lines(html: str, table: str = "pi-cash-all") -> dict[str, dict[str, list[str
     return found
 
 
+def number(shown: str) -> Decimal:
+    return Decimal(shown.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+
+
 def figures(client: Client, **query: str) -> list[dict[str, str]]:
     response: Any = client.get(BOOK, {"from": "2026-01-01", "to": "2026-01-31", "format": "csv-point", **query})
     text = response.getvalue().decode("utf-8-sig")
@@ -98,17 +102,17 @@ def test_the_whole_period_leads_from_the_opening_to_the_closing_balance(boss: Cl
         "USD": {
             "Opening balance": ["100.00"],
             "Received": ["57.00"],
-            "Fees": ["-2.00"],
+            "Fees": ["\N{MINUS SIGN}2.00"],
             "Refunded": [],
             "Charged back": [],
-            "Paid out": ["-28.50"],
+            "Paid out": ["\N{MINUS SIGN}28.50"],
             # Booked here and of December, and of January and booked in February.
-            "Other months": ["-7.00", "0.40"],
+            "Other months": ["\N{MINUS SIGN}7.00", "0.40"],
             "Unexplained": ["0.10"],
             "Closing balance": ["120.00"],
         }
     }
-    amounts = [Decimal(amount) for cell in list(lines(html)["USD"].values())[:-1] for amount in cell]
+    amounts = [number(amount) for cell in list(lines(html)["USD"].values())[:-1] for amount in cell]
     assert sum(amounts) == Decimal("120.00")
     assert "top-ups, withdrawals" in html
     assert "recorded later" in html
@@ -119,9 +123,9 @@ def test_each_day_that_moved_is_a_line(boss: Client) -> None:
     found = lines(page(boss, f"{BOOK}?{JANUARY}"), "pi-cash-1")
     assert list(found) == ["Jan. 10, 2026", "Jan. 20, 2026", "Jan. 21, 2026", "Jan. 22, 2026", "Jan. 31, 2026"]
     assert found["Jan. 10, 2026"]["Received"] == ["50.00"]
-    assert found["Jan. 10, 2026"]["Unexplained"] == ["-48.50"]
-    assert found["Jan. 20, 2026"]["Fees"] == ["-0.50"]
-    assert found["Jan. 21, 2026"]["Other months"] == ["-7.00"]
+    assert found["Jan. 10, 2026"]["Unexplained"] == ["\N{MINUS SIGN}48.50"]
+    assert found["Jan. 20, 2026"]["Fees"] == ["\N{MINUS SIGN}0.50"]
+    assert found["Jan. 21, 2026"]["Other months"] == ["\N{MINUS SIGN}7.00"]
     assert found["Jan. 22, 2026"]["Other months"] == ["0.40"]
 
 
@@ -146,7 +150,7 @@ def test_every_figure_links_to_exactly_its_movements(boss: Client) -> None:
             if "occurred_to" in address and "occurred_from" not in address:
                 total = -total
             decimals = 0 if found[0].currency == "CLP" else 2
-            assert Decimal(shown.replace(",", "")) == Decimal(total) / 10**decimals, (query, address)
+            assert number(shown) == Decimal(total) / 10**decimals, (query, address)
 
 
 def test_yesterday_is_explained_on_one_page(boss: Client) -> None:

@@ -38,7 +38,28 @@ def paid(reference: str | None = "A-1", status: str = "succeeded", **fields: Any
 
 def unpaid(account: str = "default") -> list[tuple[str, str]]:
     """(payment, reference of its order)"""
-    return [(payment.pk, row.reference) for payment, row in comparison.paid_for_and_unpaid(account, SINCE)]
+    payments = comparison.newest_paid(account, SINCE)
+    return [(payment.pk, row.reference) for payment, row in comparison.paid_for_and_unpaid(account, payments)]
+
+
+def lost(account: str = "default") -> list[str]:
+    """Payments whose order is gone."""
+    return [payment.pk for payment in comparison.paid_without_order(account, comparison.newest_paid(account, SINCE))]
+
+
+def bought(order: Any, **fields: Any) -> Payment:
+    """A paid payment that an attempt of the order began."""
+    key = order.attempt_key()
+    payment = paid(getattr(order, order.merchant_reference_field), **fields)
+    rows.operation(
+        state="done",
+        operation="create_payment",
+        result_id=payment.pk,
+        account=payment.account,
+        merchant_reference=payment.merchant_reference,
+        idempotency_key=key,
+    )
+    return payment
 
 
 def without(model: Any = Order, account: str = "default") -> list[str]:
@@ -140,6 +161,58 @@ def test_deposits_count_only_if_the_model_includes_them(monkeypatch: pytest.Monk
     assert len(unpaid()) == 1
 
 
+# Payments whose order is gone
+
+
+@pytest.mark.parametrize("marks_paid", [True, False])
+def test_a_paid_payment_is_found_when_its_order_is_deleted(monkeypatch: pytest.MonkeyPatch, marks_paid: bool) -> None:
+    if not marks_paid:
+        monkeypatch.setattr(Order, "payments_paid", None)
+    first, other = (Order.objects.create(number=f"A-{number}") for number in (1, 2))
+    payment = bought(first)
+    bought(other)
+    assert lost() == []
+    first.delete()
+    assert lost() == [payment.pk]
+    rows.refund(payment=payment, currency="CLP", amount=10_000, status="succeeded")
+    assert lost() == []
+
+
+def test_an_order_that_the_manager_hides_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Visible(models.Manager[Order]):
+        def get_queryset(self) -> models.QuerySet[Order]:
+            return super().get_queryset().exclude(number="A-1")
+
+    payment = bought(Order.objects.create(number="A-1"))
+    visible = Visible()
+    visible.model = Order
+    monkeypatch.setattr(Order._meta, "default_manager", visible)
+    assert lost() == [payment.pk]
+
+
+@pytest.mark.parametrize("key", ["order-A-1", "gift-A-1-1", "order-default-A-11-1", "order-default-A-1-x"])
+def test_payments_with_keys_of_their_own_need_no_order(key: str) -> None:
+    payment = paid("A-1")
+    rows.operation(
+        state="done",
+        operation="create_payment",
+        result_id=payment.pk,
+        merchant_reference="A-1",
+        idempotency_key=key,
+    )
+    paid("A-2")  # without an operation
+    assert lost() == []
+
+
+def test_a_row_of_another_model_may_have_the_reference() -> None:
+    order = Order.objects.create(number=str(Invoice.objects.create(brand="default").pk))
+    bought(order)
+    order.delete()
+    assert lost() == []
+    Invoice.objects.all().delete()
+    assert len(lost()) == 1
+
+
 # Paid orders without a payment
 
 
@@ -192,7 +265,7 @@ def test_a_model_without_the_option_costs_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Order, "payments_paid", None)
     with CaptureQueriesContext(connection) as asked:
         assert comparison.compared_models("default") == []
-        assert unpaid() == []
+        assert comparison.paid_for_and_unpaid("default", []) == []
     assert len(asked) == 0
 
 
@@ -204,7 +277,7 @@ def test_many_rows_take_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
         paid(f"A-{number}")
         Order.objects.create(number=f"B-{number}", paid_at=timezone.now())
     with CaptureQueriesContext(connection) as asked:
-        found = comparison.paid_for_and_unpaid("default", SINCE)
+        found = comparison.paid_for_and_unpaid("default", comparison.newest_paid("default", SINCE))
         others = comparison.paid_without_payment(Order, "default", SINCE)
     assert (len(found), len(others)) == (4, 2)
     # The payments, their orders and refunds in two parts each; the newest orders, their payments.

@@ -19,7 +19,12 @@ from tests import factories
 from tests.factories import body, event
 from tests.unit.projection.test_answers import payment, write
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(3)]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("woken"),
+    pytest.mark.promise(3),
+    pytest.mark.any_database,
+]
 
 NAMES = ("Ana Rojas", "José Núñez", "ana@example.com", "Ana Ana", "")
 

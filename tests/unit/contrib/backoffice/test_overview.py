@@ -449,6 +449,7 @@ PANELS: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 @pytest.mark.parametrize("permission", PANELS)
 def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., Client], permission: str) -> None:

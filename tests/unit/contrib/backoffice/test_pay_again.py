@@ -16,6 +16,7 @@ from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.todo import again_key
 from payments_integration.exceptions import InvalidState
 from payments_integration.models import Operation, OperationState, Payout
+from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
@@ -336,3 +337,28 @@ def test_a_payout_that_was_paid_again_says_so_first(boss: Client) -> None:
     assert f'<a href="{url("payout", "change", made.pk)}">{words}</a>' in html
     assert ">Pay again<" not in html
     assert "press “Pay again”" not in html
+
+
+@pytest.mark.case(83)
+@pytest.mark.promise(5)
+@pytest.mark.django_db(transaction=True)
+def test_after_a_temporary_refusal_all_tabs_still_pay_once(payments_sandbox: ProviderSandbox) -> None:
+    payout = services.create_payout(
+        amount=1500, currency="CLP", country="CL", method_code="cl_bank_transfer", destination=DESTINATION,
+        merchant_reference="invoice-7",
+    )  # fmt: skip
+    payments_sandbox.engine.fail_payout(payout.pk)
+    payments_sandbox.settle()
+    first = Payout.objects.get()
+    ana, ben, eve = (browser(User.objects.create_superuser(name)) for name in ("ana", "ben", "eve"))
+    tabs = [reviewed(person, form_of(person, first)) for person in (ana, ben)]
+    payments_sandbox.engine.faults.add(Fault("rate_limited", operation="create_payout", retry_after=60, times=1))
+    form = ana.post(reverse(ADD), tabs[0]).context["form"]
+    assert form.errors
+    assert form["idempotency_key"].value() == tabs[0]["idempotency_key"] == again_key(first.pk, 1)
+    late = reviewed(eve, form_of(eve, first))
+    again = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    assert ana.post(reverse(ADD), reviewed(ana, again)).status_code == 302
+    for person, tab in ((ben, tabs[1]), (eve, late), (ana, tabs[0])):
+        person.post(reverse(ADD), tab)
+    assert len(payments_sandbox.project.payouts) == 2

@@ -19,6 +19,8 @@ from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD, TECHNICAL, section, text
 
+pytestmark = pytest.mark.any_database
+
 OPERATOR = ("view_payment", "view_webhookendpoint", "view_event", "view_reconciliationrun")
 
 
@@ -68,9 +70,13 @@ def test_each_step_has_its_state(boss: Client) -> None:
     assert "Nothing is to be done." in page(boss, DASHBOARD)
 
 
-def test_a_secret_in_the_settings_is_an_address_too(boss: Client, settings: Any) -> None:
+def test_a_secret_in_the_settings_is_done_but_is_no_address(boss: Client, settings: Any) -> None:
+    assert "The provider knows your webhook address not yet" in text(section(page(boss, DASHBOARD), "pi-setup"))
     settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["WEBHOOK_SECRETS"] = ["whsec_1"]
     assert states(page(boss, DASHBOARD)) == ["done", "not yet", "not yet"]
+    shown = text(section(page(boss, DASHBOARD), "pi-setup"))
+    assert "The secret of your webhooks is set done" in shown
+    assert "The provider knows your webhook address" not in shown
 
 
 def test_the_steps_stay_above_the_first_money_until_it_is_reconciled(boss: Client) -> None:

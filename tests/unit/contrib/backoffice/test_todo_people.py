@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 import time_machine
 from django.contrib import admin
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import models
 from django.test import Client
+from django.test.utils import isolate_apps
 
 from example_project.shop.models import Order
 from payments_integration import erasure, reconciliation
 from payments_integration.contrib.backoffice import handling
+from payments_integration.contrib.backoffice.admin.overview import todo
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.models import EventState, OperationState, Payment
 from tests.factories import rows
@@ -237,6 +241,26 @@ def test_a_thing_that_the_person_may_not_see_cannot_be_done() -> None:
     given = form(browser(user("ana", *HANDLE)))
     other = browser(user("eva", "view_payout", "handle_todo"))
     assert press(other, given, do="done", note="x") == "This is not to be done any more."
+
+
+@isolate_apps("tests.factories.receivers")
+def test_the_user_model_of_the_project_may_have_properties_for_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one of Django's documentation, "A full example": the list must not fail as soon as it has a row."""
+
+    class Person(AbstractBaseUser):
+        email = models.EmailField(unique=True)
+        is_staff = True
+
+        class Meta:
+            app_label = "receivers"
+
+        USERNAME_FIELD = "email"
+
+    on_hold()
+    someone = browser(user("someone", *HANDLE))
+    assert "pi-people" in page(someone, TODO)
+    monkeypatch.setattr(todo, "get_user_model", lambda: Person)
+    assert "pi-people" not in page(someone, TODO).replace('list="pi-people"', "")
 
 
 def test_only_people_with_the_permission_change_anything() -> None:

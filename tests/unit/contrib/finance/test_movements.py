@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.core.checks import run_checks
 from django.db import connection, router
 from django.test.utils import CaptureQueriesContext
@@ -18,7 +19,16 @@ from payments_integration.contrib.finance import movements
 from payments_integration.contrib.finance.apps import check_database
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.dates import day_of
-from payments_integration.models import DueRefresh, Event, Payment, Payout, Refund, StatusChange, deletion_allowed
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Event,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+    deletion_allowed,
+)
 from tests import factories
 from tests.factories import T0, event, payment, payout, refund
 from tests.unit.contrib.finance.books import apply, at, read, sums
@@ -367,6 +377,7 @@ def what_the_state_implies(row: Any) -> dict[str, int]:
     return {kind: amount for kind, amount in found.items() if amount}
 
 
+@pytest.mark.any_database
 @given(arrivals=ARRIVALS, batch=st.integers(1, 5))
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_sums_equal_the_state_in_every_order_of_arrival(
@@ -391,3 +402,14 @@ def check_books() -> None:
     """After every commit, not only at the end."""
     rows = list(itertools.chain(Payment.objects.all(), Payout.objects.all(), Refund.objects.all()))
     assert {row.pk: sums(row.pk) for row in rows} == {row.pk: what_the_state_implies(row) for row in rows}
+
+
+@pytest.mark.case(78)
+def test_a_clock_of_ours_that_is_ahead_books_nothing_in_a_later_month() -> None:
+    ahead = timedelta(days=40)
+    AccountState.objects.create(account="default", clock_offset=-ahead.total_seconds())
+    with time_machine.travel(at(60) + ahead):
+        apply(event(payment(**PAID), seconds=0))
+    [found] = Movement.objects.filter(kind="payment")
+    assert found.booked_on == found.occurred_on
+    assert not found.is_recorded_later

@@ -19,8 +19,8 @@ from django.utils import timezone
 from payments_integration import __version__, dates, health
 from payments_integration.contrib.backoffice import todo
 from payments_integration.contrib.finance.models import Movement
-from payments_integration.contrib.finance.sums import ExactSum
 from payments_integration.db.statements import union_of
+from payments_integration.db.sums import ExactSum
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
 

@@ -117,12 +117,19 @@ class TodoPage:
         return self.site.get_model_admin(Payment) if self.site.is_registered(Payment) else self.admin
 
     def _people(self) -> list[str]:
-        """Return the names of staff who may handle rows."""
-        users: Any = get_user_model()._default_manager
+        """Return the names of staff who may handle rows.
+
+        Returns none if ``is_staff`` is a property of the project's user model. A name can still be typed.
+        """
+        model: Any = get_user_model()
+        wanted = {"is_staff", "is_active"} & {field.name for field in model._meta.concrete_fields}
+        if "is_staff" not in wanted:
+            return []
+        users: Any = model._default_manager
         backend = "django.contrib.auth.backends.ModelBackend"
         if hasattr(users, "with_perm"):
             users = users.with_perm(handling.HANDLE, backend=backend)
-        found = users.filter(is_staff=True, is_active=True).order_by(get_user_model().USERNAME_FIELD)[:PEOPLE]
+        found = users.filter(**dict.fromkeys(wanted, True)).order_by(model.USERNAME_FIELD)[:PEOPLE]
         return [display.text(user.get_username()) for user in found]
 
     def _done(self) -> Iterator[dict[str, Any]]:
@@ -173,8 +180,7 @@ class TodoPage:
         kind, name = given.get("kind", ""), given.get("thing", "")
         found: list[Thing] = []
         if kind in Kind.values and name:
-            of_orders = kind in (Kind.PAID_TWICE, Kind.UNPAID, Kind.WITHOUT_PAYMENT)
-            differences = self.mine.differences() if of_orders else []
+            differences = self.mine.differences() if kind in todo.OF_ORDERS else []
             found = todo.things(self.mine.asked(View.OPEN, [Kind(kind)], name), differences)
         if not found:
             raise ValidationError(_("This is not to be done any more."))

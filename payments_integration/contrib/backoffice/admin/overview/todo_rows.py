@@ -11,7 +11,7 @@ from django.contrib.admin import AdminSite
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import gettext as _, gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy, ngettext, pgettext_lazy
 
 from payments_integration import conf, permissions
 from payments_integration.admin.shared import display, people
@@ -54,6 +54,7 @@ _WORDS: dict[tuple[Kind, str], StrOrPromise] = {
     (Kind.REFUND, "failed"): gettext_lazy("refund rejected by the bank"),
     (Kind.REFUND, "returned"): gettext_lazy("refund returned by the bank"),
     (Kind.UNPAID, ""): gettext_lazy("paid, but the order is not: mark it as paid and deliver, or refund"),
+    (Kind.WITHOUT_ORDER, ""): gettext_lazy("paid, but the order is gone: find out why, or refund"),
     (Kind.WITHOUT_PAYMENT, ""): gettext_lazy("order marked as paid, but no money is here: do not deliver"),
 }
 #: The same for operations. The operation's name comes first.
@@ -61,6 +62,14 @@ _OF_OPERATIONS: dict[Kind, StrOrPromise] = {
     Kind.DECIDE: gettext_lazy("%(operation)s: decide whether it happened"),
     Kind.APPROVE: gettext_lazy("%(operation)s: waits for approval"),
     Kind.UNKNOWN: gettext_lazy("%(operation)s: outcome not known yet, do not repeat it"),
+}
+
+
+#: Kinds that end with a refund of the payment that they are about, and the action's label.
+_REFUNDED: dict[Kind, StrOrPromise] = {
+    Kind.REFUND: gettext_lazy("Refund again"),
+    Kind.PAID_TWICE: gettext_lazy("Refund one"),
+    Kind.WITHOUT_ORDER: pgettext_lazy("button", "Refund"),
 }
 
 
@@ -221,17 +230,15 @@ class TodoRows(AccountPage):
             return display.change_url(site, thing.order.model, thing.order.pk) if seen else ""
         if thing.kind == Kind.PAID_TWICE:
             return f"{display.list_url(site, Payment)}?{urlencode({'q': thing.found.reference})}"
-        key = thing.found.about if thing.kind == Kind.UNPAID else thing.found.thing
-        return display.change_url(site, todo.MODELS[thing.kind], key)
+        return display.change_url(site, todo.MODELS[thing.kind], thing.found.thing)
 
     def _action(self, thing: Thing) -> tuple[StrOrPromise, str] | None:
         """Return the action that ends it, if this user may do it. The page of the action checks permissions again."""
         found, site, request = thing.found, self._site, self._request
         if thing.kind == Kind.PAYOUT and may(request, "create_payout"):
             return _("Pay again"), f"{display.page_url(site, Payout, 'add')}?{urlencode({'again': found.thing})}"
-        if thing.kind in (Kind.REFUND, Kind.PAID_TWICE) and found.about and may(request, "refund_payment"):
-            label = _("Refund again") if thing.kind == Kind.REFUND else _("Refund one")
-            return label, display.page_url(site, Payment, "refund", found.about)
+        if thing.kind in _REFUNDED and found.about and may(request, "refund_payment"):
+            return _REFUNDED[thing.kind], display.page_url(site, Payment, "refund", found.about)
         if thing.kind == Kind.UNPAID and thing.order and may_view(site, request, thing.order.model):
             return _("Open the order"), display.change_url(site, thing.order.model, thing.order.pk)
         url = display.change_url(site, Operation, found.thing)

@@ -48,8 +48,6 @@ class SectionsAdmin(ReadOnlyAdmin):
             if context["pi_headline"]:
                 # No subtitle, because the breadcrumbs already show the id.
                 context["subtitle"] = None
-                # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
-                context["title"] = capfirst(str(self.opts.verbose_name))
             whose = [part for part in self.whose(page, obj) if part and part != display.EMPTY]
             if whose:
                 context["pi_title"] = " · ".join([*whose, capfirst(str(self.opts.verbose_name))])

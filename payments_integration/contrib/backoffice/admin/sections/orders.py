@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -18,9 +17,10 @@ from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page
 from payments_integration.payable import Payable, PayableQuerySet
 from payments_integration.payable.queries import Referring
+from payments_integration.runtime.logs import get_logger
 from payments_integration.validation.urls import is_site_path, is_staff_link
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def order_link(page: Page, obj: Referring | None) -> str:

@@ -241,7 +241,7 @@ def test_a_payment_that_came_to_nothing_shows_what_was_asked_for(boss: Client) -
 def test_a_payment_with_a_refund_in_progress_is_not_shown_as_unpaid(boss: Client) -> None:
     payment = clp("created", 0)
     rows.operation(target_id=payment.pk, amount=990, currency="CLP", state=OperationState.DUE)
-    assert shown(boss, payment)[1] == {"Received": "CLP 0", "On its way": "− CLP 990", "Left": "= CLP -990"}
+    assert shown(boss, payment)[1] == {"Received": "CLP 0", "On its way": "− CLP 990", "Left": "= CLP −990"}
 
 
 def test_a_chargeback_says_what_it_means_and_what_to_do(boss: Client) -> None:

@@ -3,7 +3,8 @@
 Two projects know different objects. With a key of another project, test payments would count for orders that are paid
 with real money, and objects that the new project does not know would seem to be gone. A key may also be replaced
 within its project, so another key alone proves nothing. A key belongs to another project if one of the two keys is a
-test key and the other is not (spec, "Authentication"), or if the provider knows none of the newest objects under it.
+test key and the other is not (spec, "Authentication"), or if the provider knows none of the newest objects under it:
+of ten, or of any number if the key filled the mirror of another account.
 
 ``AccountState`` stores the hash of the key that filled the mirror, and the hash of a key that was refused. Each
 process compares the key of its own settings with them. So during a deployment, processes with the old key go on while
@@ -119,16 +120,26 @@ def uncompared_accounts(account: str | None = None, *, is_urgent: bool = False) 
     return found
 
 
-def newest_objects(account: str) -> list[tuple[str, str]]:
-    """Return (kind, id) of the newest objects that the provider had when last asked for them; at most ``COMPARED``."""
+def newest_objects(account: str, *, with_gone: bool = False) -> list[tuple[str, str]]:
+    """Return (kind, id) of the newest objects, at most ``COMPARED``.
+
+    ``with_gone``: include objects that the provider did not know when last asked for them.
+    """
+    which = Q(account=account) if with_gone else Q(account=account, gone_at=None)
     found = [
         (created_at, str(model.kind), pk)
         for model in (Payment, Payout, Refund)
-        for pk, created_at in model._default_manager.filter(account=account, gone_at=None)
+        for pk, created_at in model._default_manager.filter(which)
         .order_by("-created_at", "-pk")
         .values_list("pk", "created_at")[:COMPARED]
     ]
     return [(kind, pk) for _, kind, pk in sorted(found, reverse=True)[:COMPARED]]
+
+
+def is_key_of_another(account: str) -> bool:
+    """Return True if the account's key filled the mirror of another account: each project has one account."""
+    others = AccountState.objects.filter(key_hash=conf.key_hash(account)).exclude(pk=account)
+    return others.exists()
 
 
 def accept_key(account: str) -> None:
