@@ -39,7 +39,12 @@ section() {
         ;;
       failed)
         touch "$work/stopping" # from now on the other sections count as stopped
-        { printf '\n=== %s\n' "$title"; cat "$log"; printf '=== %s: failed, %d s\n' "$title" "$seconds"; } >"$work/failed"
+        {
+          printf '\n=== %s\n' "$title"
+          cat "$log"
+          grep -E '^(FAILED|ERROR|Using --randomly-seed)' "$log" | cut -c 1-200 || true # again: a long difference hides them
+          printf '=== %s: failed, %d s\n' "$title" "$seconds"
+        } >"$work/failed"
         ;;
     esac
   } 9>"$work/lock"

@@ -169,7 +169,9 @@ class SchemaView(ApiView):
 
     def get(self, request: Request) -> Response:
         base = request.path.removesuffix("schema/").rstrip("/")
-        return Response(_described(self.patterns, base, tuple(conf.current().API_AUTHENTICATION_CLASSES)))
+        current = conf.current()
+        shown = (tuple(current.API_AUTHENTICATION_CLASSES), current.API_PAYMENT)
+        return Response(_described(self.patterns, base, shown))
 
 
 class TryView(ApiView):
@@ -192,6 +194,6 @@ def _has_swagger() -> bool:
 
 
 @lru_cache(maxsize=8)
-def _described(patterns: tuple[Any, ...], base: str, authentication: tuple[str, ...]) -> dict[str, Any]:
-    """Return the description. Cached, because it takes a moment to generate and depends on nothing else."""
+def _described(patterns: tuple[Any, ...], base: str, shown: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the description. Cached for the settings that it shows, because it takes a moment to generate."""
     return describe(patterns, base)

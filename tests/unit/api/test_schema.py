@@ -184,15 +184,18 @@ def test_requests_are_closed(document: dict[str, Any]) -> None:
     assert body["country"]["enum"] == Country.values
 
 
+@pytest.mark.django_db
 def test_what_a_customer_sends_is_open_if_the_project_says_what_they_pay(
-    document: dict[str, Any], settings: Any
+    document: dict[str, Any], settings: Any, boss: Caller
 ) -> None:
     def body(found: dict[str, Any]) -> Any:
         return found["paths"]["/payments/"]["post"]["requestBody"]["content"]["application/json"]["schema"]
 
+    assert boss.get("schema/").json() == document
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PAYMENT": AS_ASKED}
     found = describe(described, "/payments/api")
     validate_schema(found)
+    assert boss.get("schema/").json() == found  # and not what was served before
     of_staff, of_customer = body(found)["anyOf"]
     assert of_staff == body(document)
     assert (of_customer["type"], of_customer["additionalProperties"]) == ("object", True)
