@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from inspect import isasyncgenfunction, iscoroutine, isgeneratorfunction
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
 _WRITE_INSTEAD = (
@@ -192,18 +192,29 @@ class Cause:
     at: datetime | None = None
     #: Returns the same whenever receivers run for it, also after a restored backup. None: not known.
     name: Callable[[], str] | None = None
-    #: How often receivers have made each call.
-    calls: Counter[str] = field(default_factory=Counter)
+    #: For each call that receivers have made, the marks of its repetitions.
+    calls: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
 
-    def key(self, call: str) -> str:
+    def key(self, call: str, connection: BaseDatabaseWrapper) -> str:
         """Return a key for a call that has none, so that receivers that run again do not move money again.
 
-        ``call`` stands for the function and its arguments. Returns "" if the cause has no name.
+        ``call`` stands for the function and its arguments, ``connection`` is where it is recorded. Returns "" if the
+        cause has no name.
         """
         if self.name is None:
             return ""
-        self.calls[call] += 1
-        parts = [self.name(), call, self.calls[call]]
+
+        def mark() -> None:
+            """Do nothing. Django forgets it with the savepoint that is rolled back, as the call is forgotten."""
+
+        made = self.calls.get(call, [])
+        if connection.in_atomic_block:
+            # A call that was rolled back and is made again is the same call.
+            kept = {id(registered[1]) for registered in connection.run_on_commit}
+            made = [each for each in made if id(each) in kept]
+            connection.on_commit(mark)
+        self.calls[call] = [*made, mark]
+        parts = [self.name(), call, len(self.calls[call])]
         return f"handler-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from payments_integration import conf, dates
+from payments_integration.db.transactions import in_transaction
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
 
@@ -56,6 +57,16 @@ def require_tables() -> None:
     using = router.db_for_write(Operation)
     if Operation._meta.db_table not in connections[using].introspection.table_names():
         raise CommandError("The tables of payments_integration do not exist yet. Run manage.py migrate first.")
+
+
+def require_database() -> None:
+    """Raise CommandError if the app's tables do not exist yet, or if a transaction is open: these commands commit."""
+    require_tables()
+    if in_transaction():
+        raise CommandError(
+            "This command commits step by step and cannot run inside a database transaction. Call it outside "
+            "transaction.atomic, or in a callback of transaction.on_commit."
+        )
 
 
 def exit_code(error: str) -> int:

@@ -234,7 +234,8 @@ def with_key_of_cause(intent: Intent) -> Intent:
     because = cause()
     if because is None or intent.idempotency_key:
         return intent
-    return dataclasses.replace(intent, idempotency_key=because.key(_arguments_hash(intent)))
+    key = because.key(_arguments_hash(intent), connections[ledger_database()])
+    return dataclasses.replace(intent, idempotency_key=key)
 
 
 def is_same_call(operation: Operation, intent: Intent) -> bool:

@@ -113,6 +113,7 @@ class Merchant:
         self._world = world
         #: The object for which the receivers always fail.
         self._stubborn_for = ""
+        self._has_rolled_back = False
 
     def call(self, intent: Intent) -> None:
         """One call of the intent's service function, outside a transaction."""
@@ -286,12 +287,23 @@ class Merchant:
         else:
             intent.outcomes.append("dispatched")
             try:
-                services.defer(services.create_payout, **intent.arguments)
+                self._defer_in_savepoint(intent)
             except (*_OF_THE_MERCHANT, *LIMITS):
                 # Another app's receiver raised, or a time limit of the worker did. The watch would blame the first
                 # item of the page, and in a group it may be another one.
                 self._world.fails(item)
                 raise
+
+    def _defer_in_savepoint(self, intent: Intent) -> None:
+        """Roll back what comes with the call, every second time, and call again without it."""
+        self._has_rolled_back = not self._has_rolled_back
+        try:
+            with transaction.atomic():
+                services.defer(services.create_payout, **intent.arguments)
+                if self._has_rolled_back:
+                    raise _RolledBack
+        except _RolledBack:
+            services.defer(services.create_payout, **intent.arguments)
 
 
 RAISED: dict[str, BaseException | type[BaseException]] = {

@@ -12,7 +12,7 @@ from django.core.management import CommandError
 from payments_integration import conf, services, site_urls
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, recorded_error
-from payments_integration.management.arguments import chosen_accounts, exit_code, require_tables
+from payments_integration.management.arguments import chosen_accounts, exit_code, require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 
@@ -45,7 +45,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         try:
             getattr(self, f"_{options['action']}")(account, options)
         except ValidationError as error:

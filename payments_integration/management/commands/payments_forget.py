@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
 from payments_integration import reconciliation
-from payments_integration.management.arguments import require_tables
+from payments_integration.management.arguments import require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 from payments_integration.reconciliation import ForgetRefused
@@ -37,7 +37,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias, force = options["alias"], options["force"]
-        require_tables()
+        require_database()
         stored = reconciliation.stored_accounts()
         if alias not in stored:
             raise CommandError(

@@ -20,7 +20,7 @@ from payments_integration.management.arguments import (
     EXIT_KEY_REFUSED,
     chosen_accounts,
     exit_code,
-    require_tables,
+    require_database,
     time_argument,
 )
 from payments_integration.management.command import PaymentsCommand
@@ -47,7 +47,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         self.patterns: list[str] = options["events"] or ["*"]
         self.as_json: bool = options["json"]
         for pattern in self.patterns:

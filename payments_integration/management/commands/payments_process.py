@@ -12,7 +12,7 @@ from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
     provider_failure,
-    require_tables,
+    require_database,
 )
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import ReconciliationRun
@@ -43,7 +43,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         accounts = chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         if options["account"] is None:
             # Includes accounts that the setting no longer has.
             send_overdue()

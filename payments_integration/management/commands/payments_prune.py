@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from payments_integration import reconciliation
-from payments_integration.management.arguments import add_account_argument, chosen_accounts, require_tables
+from payments_integration.management.arguments import add_account_argument, chosen_accounts, require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.progress import Progress
 
@@ -31,7 +31,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         with Progress(self.stderr) as progress:
             counts = reconciliation.prune(
                 options["account"],

@@ -16,7 +16,7 @@ from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
     provider_failure,
-    require_tables,
+    require_database,
     time_argument,
 )
 from payments_integration.management.command import PaymentsCommand
@@ -63,7 +63,7 @@ class Command(PaymentsCommand):
         if options["dispatch_history"] and (until or options["full"]):
             raise CommandError("--dispatch-history goes with --since and --account only.")
         accounts = chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         if options["dispatch_history"]:
             for account in accounts:
                 self._dispatch_history(account, since)

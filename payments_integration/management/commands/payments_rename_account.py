@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
-from payments_integration.management.arguments import require_tables
+from payments_integration.management.arguments import require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 from payments_integration.reconciliation import RenameRefused, rename_account
@@ -27,7 +27,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         old, new = options["old"], options["new"]
-        require_tables()
+        require_database()
         try:
             counts = rename_account(old, new)
         except ImproperlyConfigured as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from payments_integration.management import worker
-from payments_integration.management.arguments import add_account_argument, chosen_accounts, require_tables
+from payments_integration.management.arguments import add_account_argument, chosen_accounts, require_database
 from payments_integration.management.command import PaymentsCommand
 
 
@@ -30,7 +30,7 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         accounts = chosen_accounts(options["account"])
-        require_tables()
+        require_database()
         with worker.stopped_by_signals(), worker.logged_to(self.stdout):
             worker.Worker(
                 accounts,

@@ -19,6 +19,7 @@ from unittest import mock
 import pytest
 from django.conf.urls.i18n import i18n_patterns
 from django.core.management import CommandError, call_command, get_commands, load_command_class
+from django.db import transaction
 from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone, translation
 
@@ -283,6 +284,26 @@ def test_before_migrate_a_command_says_so_in_one_line(words: list[str], tmp_path
         "CommandError: The tables of payments_integration do not exist yet. Run manage.py migrate first."
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["payments_process"],
+        ["payments_reconcile"],
+        ["payments_prune"],
+        ["payments_listen", "--once"],
+        ["payments_worker"],
+        ["payments_rename_account", "default", "other"],
+        ["payments_forget", "default"],
+        ["payments_endpoints", "list"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_in_a_transaction_says_that_it_commits(words: list[str]) -> None:
+    with transaction.atomic(), pytest.raises(CommandError, match="cannot run inside a database transaction"):
+        run(*words)
+    assert not ReconciliationRun.objects.exists()
 
 
 @pytest.mark.parametrize("name", ["process", "reconcile", "prune", "health"])

@@ -123,6 +123,27 @@ def test_a_receiver_that_runs_again_asks_for_the_same_operations(fake: Fake) -> 
     assert services.resume_operations() == {}
 
 
+def test_a_call_whose_savepoint_is_rolled_back_is_the_same_call_when_made_again(fake: Fake) -> None:
+    """A receiver books and pays, in a savepoint; if booking fails it pays alone. Which way it goes may differ."""
+
+    def receive(*, booking_fails: bool) -> None:
+        with transaction.atomic(), dispatching(name=lambda: "evt_1"):
+            services.defer(services.create_payout, **PAYOUT)
+            try:
+                with transaction.atomic():
+                    services.defer(services.create_payout, **PAYOUT)
+                    if booking_fails:
+                        raise LookupError
+            except LookupError:
+                services.defer(services.create_payout, **PAYOUT)
+
+    receive(booking_fails=True)
+    assert services.resume_operations() == {"done": 2}
+    for booking_fails in (False, True):
+        receive(booking_fails=booking_fails)
+        assert services.resume_operations() == {}
+
+
 def test_an_unknown_cause_makes_each_call_a_new_operation(fake: Fake) -> None:
     for _ in range(2):
         with dispatching():
