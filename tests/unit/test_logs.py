@@ -76,6 +76,8 @@ class Call:
     logger: str
     level: str
     message: str
+    #: How many values it is called with.
+    values: int
     #: By name, as it is written.
     ids: dict[str, str]
 
@@ -107,7 +109,7 @@ def calls_of(tree: ast.Module, module: str) -> Iterator[Call]:
         ids = ids_of(extra, within[-1], functions)
         assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
         assert isinstance(node.func, ast.Attribute)
-        yield Call(logger, LEVELS[node.func.attr], str(node.args[0].value), ids)
+        yield Call(logger, LEVELS[node.func.attr], str(node.args[0].value), len(node.args) - 1, ids)
 
 
 def ids_of(extra: ast.expr | None, within: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dict[str, str]:
@@ -152,6 +154,14 @@ def variable(function: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dic
         elif ast.unparse(node.targets[0]).startswith("extra["):
             found[ast.unparse(node.targets[0])[len("extra['") : -2]] = ast.unparse(node.value)
     return found
+
+
+def test_every_record_has_the_values_that_its_message_shows() -> None:
+    """The app contains errors of logging, so a record that cannot be written would fail no other test."""
+    for call in calls():
+        shown = re.findall(r"%[.\d]*(.)", call.message.replace("%%", ""))
+        assert {*shown} <= {*"srdgf"}, call
+        assert len(shown) == call.values, call
 
 
 def test_every_record_has_the_ids_that_are_known_and_nothing_else() -> None:
