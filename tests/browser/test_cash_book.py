@@ -44,6 +44,8 @@ def test_it_begins_with_its_period_and_fits_every_screen(
     for size in (390, 1366, 1920):
         visitor.page.set_viewport_size({"width": size, "height": HEIGHT})
         assert width(visitor) <= size
+        # A phone shows a day by what is known of it.
+        assert (visitor.page.locator(".pi-steps .pi-unknown:visible").count() == 0) is (not filled or size == 390)
         visitor.shoot(f"{name}-{size}")
 
 

@@ -116,6 +116,7 @@ class Part:
 
     amount: str
     url: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,7 @@ class CashBookPage:
     def _figure(self, amount: int | None, one: Statement, url: str = "") -> Part:
         """Return an amount without its currency, which its row names."""
         if amount is None:
-            return Part(_("not known"))
+            return Part(_("not known"), is_known=False)
         return Part(display.text(format_amount(amount, one.currency)), url)
 
     def _sum(self, one: Statement) -> tuple[str, str, str, list[tuple[StrOrPromise, str]]]:
