@@ -14,6 +14,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
+from django.db.models import Model
 from django.db.models.signals import post_save, pre_save
 from django.urls import NoReverseMatch
 from django.utils.module_loading import import_string
@@ -143,7 +144,9 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
 
 @_listed
 def check_database(**options: Any) -> Messages:
-    """E016: times are stored in a zone other than UTC. W002: SQLite's mode of transactions. W015: ATOMIC_REQUESTS."""
+    """E016: times are stored in a zone other than UTC. E026: a library answers reads from a cache. W002: SQLite's mode
+    of transactions. W015: ATOMIC_REQUESTS.
+    """
     alias = router.db_for_write(Event)
     for using in dict.fromkeys((alias, router.db_for_read(Event))):
         zone = connections[using].timezone_name
@@ -170,9 +173,44 @@ def check_database(**options: Any) -> Messages:
             hint="Decorate these views with django.db.transaction.non_atomic_requests, then silence this check. "
             "services.defer works in any view, and returns before the provider answers.",
         )
+    ours = [model for model in apps.get_models() if f"{model._meta.app_config.name}.".startswith(f"{ID}.")]
+    for library, is_cached, hint in (
+        ("cacheops", _is_in_cacheops, 'CACHEOPS[f"{app}.*"] = None for each app'),
+        ("cachalot", _is_in_cachalot, "CACHALOT_UNCACHABLE_APPS to a list of apps with these"),
+    ):
+        if not apps.is_installed(library):
+            continue
+        if labels := dict.fromkeys(model._meta.app_label for model in ours if is_cached(model)):
+            yield _error(
+                "E026",
+                f"{library} answers reads of {', '.join(labels)} from a cache, which shows a payment as it was: the "
+                "app writes with SQL, and other processes write meanwhile.",
+                hint=f"Set {hint}: {', '.join(map(repr, labels))}.",
+            )
 
 
 _UTC = ("UTC", "Etc/UTC")
+
+
+# Not imported: the names of these settings are from the libraries' documentation.
+def _is_in_cacheops(model: type[Model]) -> bool:
+    profiles = {name.lower(): profile for name, profile in getattr(settings, "CACHEOPS", {}).items()}
+    names = (model._meta.label_lower, f"{model._meta.app_label}.*", "*.*")
+    profile = next((profiles[name] for name in names if name in profiles), None)
+    return profile is not None and bool({**getattr(settings, "CACHEOPS_DEFAULTS", {}), **profile}.get("ops"))
+
+
+def _is_in_cachalot(model: type[Model]) -> bool:
+    def lists(kind: str) -> bool:
+        apps_, tables = (getattr(settings, f"CACHALOT_{kind}_{of}", ()) for of in ("APPS", "TABLES"))
+        return model._meta.app_label in apps_ or model._meta.db_table in tables
+
+    limits = (getattr(settings, f"CACHALOT_ONLY_CACHABLE_{of}", ()) for of in ("APPS", "TABLES"))
+    return (
+        getattr(settings, "CACHALOT_ENABLED", True)
+        and not lists("UNCACHABLE")
+        and (lists("ONLY_CACHABLE") or not any(limits))
+    )
 
 
 @_listed

@@ -38,8 +38,8 @@ class Claim:
     token: str
     #: An earlier attempt may have been executed. Then a refusal now proves nothing, and an answer may be old.
     earlier_may_have_run: bool
-    #: When it was claimed, on a clock that cannot be set.
-    since: float = field(default_factory=time.monotonic, compare=False)
+    #: When it was claimed, on a clock that cannot be set. The function is looked up, because freezegun replaces it.
+    since: float = field(default_factory=lambda: time.monotonic(), compare=False)  # noqa: PLW0108
 
     def ensure_time(self, wait: float) -> None:
         """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.

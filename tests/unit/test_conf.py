@@ -14,6 +14,7 @@ from typing import Any
 import certifi
 import pytest
 from celery.beat import ScheduleEntry
+from django.apps import apps
 from django.conf.urls.i18n import i18n_patterns
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -514,6 +515,37 @@ def test_deployment_checks_warn_about_values_for_development(
 
 def ids(messages: list[checks.CheckMessage]) -> set[str | None]:
     return {message.id for message in messages}
+
+
+#: The apps whose tables no cache may answer for.
+OURS = [config.label for config in apps.get_app_configs() if config.name.startswith("payments_integration")]
+
+
+@pytest.mark.parametrize(
+    ("library", "options", "cached"),
+    [
+        ("cacheops", {"CACHEOPS": {"shop.*": {"ops": "all"}, "*.*": {}}}, False),
+        ("cacheops", {"CACHEOPS": {"*.*": {"ops": "all"}}}, True),
+        ("cacheops", {"CACHEOPS": {"*.*": {"ops": "all"}, **{f"{label}.*": None for label in OURS}}}, False),
+        ("cacheops", {"CACHEOPS": {"*.*": {}}, "CACHEOPS_DEFAULTS": {"ops": "get"}}, True),
+        ("cacheops", {"CACHEOPS": {"payments_integration.Payment": {"ops": {"get"}}}}, True),
+        ("cachalot", {}, True),
+        ("cachalot", {"CACHALOT_ENABLED": False}, False),
+        ("cachalot", {"CACHALOT_UNCACHABLE_APPS": OURS}, False),
+        ("cachalot", {"CACHALOT_ONLY_CACHABLE_APPS": ["shop"]}, False),
+        ("cachalot", {"CACHALOT_ONLY_CACHABLE_TABLES": ["payments_integration_payment"]}, True),
+    ],
+)
+def test_a_library_that_answers_reads_from_a_cache_is_a_check_error(
+    library: str, options: dict[str, Any], cached: bool, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cacheops hears nothing of rows that SQL writes. Cachalot keeps what was read while another process wrote."""
+    monkeypatch.setattr(apps, "is_installed", lambda name: name == library)
+    for name, value in options.items():
+        setattr(settings, name, value)
+    found = [message for message in check_database() if message.id == "payments_integration.E026"]
+    assert len(found) == cached
+    assert all(library in message.msg and "'payments_integration'" in str(message.hint) for message in found)
 
 
 @pytest.mark.parametrize(("zone", "is_wrong"), [(None, False), ("UTC", False), ("America/Santiago", True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -62,6 +63,15 @@ def test_the_fixture_runs_a_whole_payment(payments_sandbox: ProviderSandbox) -> 
     payment.refresh_from_db()
     assert payment.status == "succeeded"
     assert Event.objects.filter(source="webhook").count() == len(payments_sandbox.project.events)
+
+
+def test_a_test_may_stop_the_monotonic_clock(
+    payments_sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """freezegun does, at the date in Unix seconds. A claim would seem to be years old, and nothing would be sent."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1_700_000_000.0)
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    assert services.create_refund(payment, amount=1000).amount == 1000
 
 
 def test_the_fixture_leaves_no_settings_behind(pytester: pytest.Pytester) -> None:
