@@ -97,10 +97,11 @@ def check_settings(**options: Any) -> Messages:
     if isinstance(raw, Mapping) and (unscheduled := _unscheduled(raw)):
         yield _warning(
             "W005",
-            f"CELERY_BEAT_SCHEDULE has no process_events for {unscheduled}: an event whose wake-up message is "
-            "lost stays unprocessed.",
+            f"The schedule of Celery's beat has no process_events for {unscheduled}: an event whose wake-up message "
+            "is lost stays unprocessed.",
             hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
-            "(payments_integration.schedule). Silence this check if the schedule is stored elsewhere.",
+            '(payments_integration.schedule), and read the settings with namespace="CELERY". Silence this check if '
+            "the schedule is stored elsewhere.",
         )
     if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery" and (limited := _rate_limited()):
         yield _warning(
@@ -351,11 +352,23 @@ def check_handlers(**options: Any) -> Messages:
             )
 
 
+def _of_celery(name: str) -> Any:
+    """Return a setting as the project's Celery app has it: its namespace may be another one, its code may set more."""
+    # Not imported: a project that uses Celery has made its app by now.
+    state: Any = sys.modules.get("celery._state")
+    # Not ``current_app``, which makes an app if there is none, and a project's own could then not take its place.
+    app = None if state is None else state._tls.current_app or state.default_app
+    # Without a project's app Celery makes one of its own, with no fix-up for Django.
+    if app is None or not app.fixups:
+        return getattr(settings, f"CELERY_{name.upper()}", None)
+    return app.conf.get(name)
+
+
 def _unscheduled(raw: Any) -> str:
     """Return the accounts without a scheduled process_events, for a message; "" if none, or without Celery."""
     if raw.get("PROCESSING") != "celery":
         return ""
-    schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
+    schedule = _of_celery("beat_schedule") or {}
     # Celery also takes its own objects (celery.beat.ScheduleEntry), which have these as attributes.
     entries = [entry if isinstance(entry, Mapping) else vars(entry) for entry in schedule.values()]
     scheduled = {
@@ -375,7 +388,7 @@ def _unscheduled(raw: Any) -> str:
 
 def _annotated(option: str) -> dict[str, Any]:
     """Return what annotations give the app's tasks, by task. Celery applies "*", then what names the task."""
-    annotations = getattr(settings, "CELERY_TASK_ANNOTATIONS", None) or ()
+    annotations = _of_celery("task_annotations") or ()
     found: dict[str, Any] = {}
     for annotation in annotations if isinstance(annotations, list | tuple) else [annotations]:
         if isinstance(annotation, Mapping):

@@ -15,6 +15,8 @@ from typing import Any
 
 from celery import shared_task
 from celery.contrib.django.task import DjangoTask
+from django.db import connections
+from kombu.utils.compat import detect_environment
 
 from payments_integration import conf, reconciliation, services
 from payments_integration.db.transactions import drop_broken_connections, is_nested, ledger_database
@@ -49,14 +51,21 @@ def _task(work: Work) -> Any:
     @wraps(work)
     def run(task: Any, account: str | None = None, **options: Any) -> None:
         # A task that runs in the caller's thread uses the caller's connections.
-        if not (task.request.is_eager or task.request.called_directly):
+        has_own_connections = not (task.request.is_eager or task.request.called_directly)
+        if has_own_connections:
             drop_broken_connections()
         if is_nested(ledger_database()):
             raise TransactionRefused(
                 f"the task {task.name} commits step by step and cannot run inside a database transaction. Start "
                 "it in a callback of transaction.on_commit."
             )
-        work(account, **options)
+        try:
+            work(account, **options)
+        finally:
+            # With gevent and eventlet each task has a thread of its own. A connection that CELERY_DB_REUSE_MAX keeps
+            # would stay open, or away from its pool, until the garbage is collected.
+            if has_own_connections and detect_environment() != "default":
+                connections.close_all()
 
     return run
 

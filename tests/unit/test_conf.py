@@ -13,6 +13,7 @@ from typing import Any
 
 import certifi
 import pytest
+from celery import Celery
 from celery.beat import ScheduleEntry
 from django.apps import apps
 from django.conf.urls.i18n import i18n_patterns
@@ -587,6 +588,50 @@ def test_use_tz_off_is_a_check_error(settings: Any) -> None:
     assert "payments_integration.E011" not in ids(check_settings())
     settings.USE_TZ = False
     assert "payments_integration.E011" in ids(check_settings())
+
+
+@pytest.fixture(autouse=True)
+def _no_celery_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks would read the settings of an app that another test has left."""
+    monkeypatch.setattr("celery._state.default_app", None)
+    monkeypatch.setattr("celery._state._tls.current_app", None)
+
+
+@pytest.mark.parametrize(("namespace", "reads_it"), [("CELERY", True), ("", False), ("QUEUE", False)])
+def test_a_schedule_that_the_celery_app_does_not_read_is_a_warning(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, namespace: str, reads_it: bool
+) -> None:
+    """Its beat would send nothing, and a webhook whose wake-up is lost would stay unprocessed."""
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
+    app = Celery("a project", set_as_current=False)
+    app.config_from_object("django.conf:settings", namespace=namespace)
+    monkeypatch.setattr("celery._state.default_app", app)
+    assert ("payments_integration.W005" not in ids(check_settings())) is reads_it
+
+
+def test_the_last_of_two_celery_apps_may_have_the_schedule(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
+    first, last = Celery("first", set_as_current=False), Celery("last", set_as_current=False)
+    last.config_from_object("django.conf:settings", namespace="CELERY")
+    monkeypatch.setattr("celery._state.default_app", first)
+    assert "payments_integration.W005" in ids(check_settings())
+    monkeypatch.setattr("celery._state._tls.current_app", last)
+    assert "payments_integration.W005" not in ids(check_settings())
+
+
+def test_what_the_code_of_the_celery_app_sets_counts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    app = Celery("a project", set_as_current=False)
+    monkeypatch.setattr("celery._state.default_app", app)
+    app.conf.beat_schedule = {**BEAT_SCHEDULE}
+    before = ids(check_settings())
+    app.conf.task_annotations = {"*": {"rate_limit": "1/m", "time_limit": 60}}
+    found = {"payments_integration.W027", "payments_integration.W028"}
+    assert "payments_integration.W005" not in before
+    assert not found & set(before)
+    assert found <= set(ids(check_settings()))
 
 
 def test_a_schedule_without_process_events_is_a_warning(settings: Any) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -57,6 +59,39 @@ def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: di
     finally:
         task.pop_request()
     assert drop.called is drops
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("pool", "stays_open"), [("default", True), ("gevent", False), ("eventlet", False)])
+@pytest.mark.django_db(transaction=True)
+def test_a_greenlet_leaves_no_connection_open(pool: str, stays_open: bool, fails: bool) -> None:
+    """With CELERY_DB_REUSE_MAX Celery leaves it open, and no later task uses it: in the end the server is full."""
+    found: list[bool] = []
+
+    def work(account: str | None) -> None:
+        connections["default"].ensure_connection()
+        if fails:
+            raise RuntimeError("the work fails")
+
+    def greenlet() -> None:
+        task = tasks.sync_balances
+        task.push_request(called_directly=False, is_eager=False)
+        try:
+            with suppress(RuntimeError):
+                task.run("default")
+        finally:
+            task.pop_request()
+            found.append(connections["default"].connection is not None)
+            connections.close_all()
+
+    with (
+        mock.patch.object(tasks, "detect_environment", return_value=pool),
+        mock.patch.object(tasks.reconciliation, "reconcile_balances", side_effect=work),
+    ):
+        thread = threading.Thread(target=greenlet)
+        thread.start()
+        thread.join(30)
+    assert found == [stays_open]
 
 
 @pytest.mark.parametrize("name", ["reconcile_events", "reconcile_objects", "sync_balances"])
