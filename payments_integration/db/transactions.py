@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
+from payments_integration.db.sessions import restore_time_zone
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
@@ -76,6 +77,8 @@ def repeatable(
     def transact() -> T:
         nonlocal callbacks
         callbacks = Callbacks(connection, about)
+        if is_outermost:
+            restore_time_zone(connection)
         with transaction.atomic(using=using, durable=durable):
             result = function()
             if connection.needs_rollback:

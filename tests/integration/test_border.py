@@ -32,6 +32,7 @@ from payments_integration.reconciliation import due
 from payments_integration.signals import event_received
 from payments_integration.testing import ProviderSandbox
 from tests import factories
+from tests.databases import POSTGRES
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
@@ -101,6 +102,21 @@ def told() -> Iterator[Told]:
     telemetry.observe(observer)
     yield observer
     telemetry.forget(observer)
+
+
+@pytest.mark.skipif(not POSTGRES, reason="elsewhere a session's zone changes no stored time")
+def test_a_handler_that_sets_the_time_zone_makes_no_newer_event_look_older(caplog: pytest.LogCaptureFixture) -> None:
+    def report(event: Event, **kwargs: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET TIME ZONE 'America/Santiago'")
+
+    name = NAMES[0]
+    with connected(report):
+        for item in factories.life(name)[:3]:
+            inbox.receive("default", factories.body(item))
+            inbox.process()
+    assert Payment.objects.get().status == factories.life(name)[2]["data"]["status"]
+    assert "The time zone of the database session was America/Santiago; it is set back" in caplog.messages
 
 
 @pytest.mark.case(119)
