@@ -59,7 +59,7 @@ class TestClocks:
         assert [seen["reason"] for seen in attentions] == ["provider_clock"]
         watermark = AccountState.objects.get().watermark
         assert watermark is not None
-        assert abs(watermark - timezone.now()) < timedelta(seconds=5)
+        assert abs(watermark - timezone.now()) < timedelta(minutes=1)
 
     def test_a_watermark_slightly_in_the_future_is_accepted(
         self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
@@ -88,7 +88,7 @@ class TestClocks:
         assert _missing(sandbox) == set()
         assert {seen["reason"] for seen in attentions} == {"provider_clock"}
         assert watermark is not None
-        assert abs(watermark - (timezone.now() - timedelta(days=1))) < timedelta(seconds=5)
+        assert abs(watermark - (timezone.now() - timedelta(days=1))) < timedelta(minutes=1)
 
     @pytest.mark.case(109)
     @pytest.mark.parametrize("hours", [6, 24 * 40], ids=["six hours", "forty days"])
@@ -109,7 +109,7 @@ class TestClocks:
             assert _missing(sandbox) == set()
             watermark = AccountState.objects.get().watermark
             assert watermark is not None
-            assert abs(watermark - timezone.now()) < timedelta(seconds=5)  # our time, the earlier
+            assert abs(watermark - timezone.now()) < timedelta(minutes=1)  # our time, the earlier
         assert {seen["reason"] for seen in attentions} == {"provider_clock"}
         reconciliation.process_due()
         assert receiver.statuses[-1][1] == Payment.objects.get(pk=payment.pk).status == "succeeded"

@@ -405,14 +405,14 @@ def test_the_time_of_the_first_attempt_is_the_provider_s_latest(fake: Fake) -> N
     fake.ahead = timedelta(hours=3)
     unknown(fake)
     assert fake.reads == []
-    assert abs(sent_after() - fake.now()) < timedelta(seconds=2)
+    assert abs(sent_after() - fake.now()) < timedelta(minutes=1)
 
 
 def test_a_process_that_has_heard_nothing_asks_before_it_sends(fake: Fake) -> None:
     fake.has_answered, fake.ahead = False, timedelta(hours=3)
     unknown(fake)
     assert fake.reads == ["ask"]
-    assert abs(sent_after() - fake.now()) < timedelta(seconds=2)
+    assert abs(sent_after() - fake.now()) < timedelta(minutes=1)
 
 
 def test_an_operation_sent_without_a_date_is_only_looked_up(fake: Fake) -> None:

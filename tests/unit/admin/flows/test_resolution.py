@@ -73,7 +73,7 @@ def press(client: Client, operation: Operation, name: str, **form: str) -> list[
         ({"state": "unknown"}, {"look-up", "send-again", "happened"}),
         ({"state": "due", **NEVER_SENT}, {"send-again", "happened", "others", "never-happened"}),
         (NEVER_SENT, {"send-again", "happened", "others", "never-happened"}),
-        ({**NEVER_SENT, "created_at": timezone.now()}, {"send-again", "never-happened"}),
+        ({**NEVER_SENT, "created_at": timezone.now}, {"send-again", "never-happened"}),
         ({"state": "awaiting_approval", **NEVER_SENT}, {"others"}),
         # The provider may have forgotten the key, or it was sent elsewhere.
         ({"first_sent_at": rows.AT}, {"look-up", "happened", "never-happened"}),
@@ -90,6 +90,8 @@ def press(client: Client, operation: Operation, name: str, **form: str) -> list[
     ],
 )
 def test_each_button_is_offered_where_it_can_apply(boss: Client, fields: dict[str, Any], names: set[str]) -> None:
+    # Now, and not when the tests were collected: after an hour an operation that was never sent has further buttons.
+    fields = {name: value() if callable(value) else value for name, value in fields.items()}
     assert offered(boss, sent(**fields)) == names
 
 
