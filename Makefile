@@ -40,7 +40,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-flows test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
+.PHONY: test-slow test-flows test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix constraints cases simulate simulate-record mutants fuzz load
 .PHONY: test-pgbouncer test-galera test-outages failover galera patroni restore upgrade replica growth workers bench
 .PHONY: docs docs-serve dist sbom release-check
@@ -51,10 +51,13 @@ help: ## Show this
 demo: $(VENV)/.ready ## Sandbox, shop, worker and beat, and a story; ARGS=--once ends after it
 	@$(BIN)/python manage.py demo $(ARGS)
 
-test test-flows: PROCESSES = $(shell n=$(CORES); [ $$n -ge 2 ] || n=2; [ $$n -le 8 ] || n=8; echo $$n)
+test test-slow test-flows: PROCESSES = $(shell n=$(CORES); [ $$n -ge 2 ] || n=2; [ $$n -le 8 ] || n=8; echo $$n)
 
-test: $(VENV)/.ready-dev ## The tests of each module; they need no server
-	$(RUN) -m pytest $(PYTEST_ARGS) tests/unit
+test: $(VENV)/.ready-dev ## The tests of each module, without the slow ones; they need no server
+	$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow" tests/unit
+
+test-slow: $(VENV)/.ready-dev ## Those that wait for sockets, or repeat one rule for every page, line or input
+	$(RUN) -m pytest $(PYTEST_ARGS) -m slow tests/unit
 
 test-flows: $(VENV)/.ready-dev ## Flows through several modules, on SQLite: threads, kill -9, random schedules, the example shop
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration

@@ -10,7 +10,9 @@ from typing import Any
 
 import hypothesis
 import pytest
+from django.core.cache import cache
 from django.db import connections, transaction
+from django.utils import translation
 
 from payments_integration import attention as attention_module, signals, wakeup
 from payments_integration.contrib.backoffice.apps import write_terms
@@ -78,10 +80,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True)
-def _fresh_secrets() -> None:
+def _as_in_a_new_process() -> None:
+    """Forget what another test left in this one."""
     forget_secrets()
     forget_contacts()
     forget_keys()
+    cache.clear()
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)

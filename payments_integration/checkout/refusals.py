@@ -32,7 +32,7 @@ def explain(error: PaymentsError | ValidationError) -> str:
     """
     if isinstance(error, ValidationError):
         return " ".join(error.messages)
-    logger.warning("The provider refused, or did not answer: %s", error, extra={"request_id": request_id_of(error)})
+    logger.warning("A payer could not pay: %s", error, extra={"request_id": request_id_of(error)})
     if isinstance(error, NoAnswer | ApiError):
         return _("We cannot reach the payment provider just now. Please try again in a moment.")
     otherwise = _("The payment could not be set up. Nothing was charged; please try again.")

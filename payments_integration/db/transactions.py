@@ -329,8 +329,9 @@ def refuse_transaction(function: str) -> None:
         raise TransactionRefused(
             f"services.{function} talks to the provider and cannot run inside a database transaction. A view under "
             "ATOMIC_REQUESTS that needs the answer, such as a checkout_url, is decorated with "
-            "django.db.transaction.non_atomic_requests. A change whose answer can come later is handed to "
-            "services.defer, which sends it after the transaction commits."
+            "django.db.transaction.non_atomic_requests, and a middleware that opens a transaction must leave its path "
+            "out. A change whose answer can come later is handed to services.defer, which sends it after the "
+            "transaction commits."
         )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
-from django.core.cache import cache
 from django.urls import reverse
 from playwright.sync_api import Browser, expect, sync_playwright
 
@@ -72,8 +71,6 @@ def site(django_db_setup: None, browser: Browser) -> Iterator[str]:
 def provider(transactional_db: None, settings: Any) -> Iterator[ProviderSandbox]:
     """The sandbox that is the site's provider, with one account."""
     settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {}, "APPROVAL_LIMITS": LIMITS}
-    # The dashboard caches statistics for a minute; they would be those of another test.
-    cache.clear()
     with ProviderSandbox() as sandbox:
         yield sandbox
 

@@ -171,8 +171,8 @@ def test_a_key_that_another_call_took_after_the_read_is_found(level: str, monkey
     results = at_once(winner, partial(refused, loser), level=level)
     assert Operation.objects.filter(idempotency_key="k1").count() == 1
     assert isinstance(results[0], Operation)
-    # PostgreSQL shows a REPEATABLE READ transaction no newer row, and MariaDB none to an isolated snapshot, so it fails
-    # as a whole: not executed.
+    # PostgreSQL shows a REPEATABLE READ transaction no newer row, MariaDB none to an isolated snapshot. So it fails as
+    # a whole: not executed.
     assert results[1] in (results[0], None)
     assert first.pk not in {results[0].pk}
 

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tests import factories
 from tests.fuzz import deliveries, mutations, targets
 
+pytestmark = pytest.mark.slow
+
 SEEDS = targets.TARGETS["event"].seeds()
 EVENT = json.dumps(factories.event(factories.payment())).encode()
 

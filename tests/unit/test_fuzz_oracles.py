@@ -22,6 +22,8 @@ from payments_integration.inbox import receiving
 from payments_integration.projection import rows
 from tests.fuzz import deliveries, findings, mutations, targets
 
+pytestmark = pytest.mark.slow
+
 PAYMENT = next(seed for seed in targets.TARGETS["event"].seeds() if b'"fee"' in seed and b'"payment"' in seed)
 WITH_NUL = PAYMENT.replace(b'"order-1"', b'"\\u0000"')
 BAD_OBJECT = PAYMENT.replace(b"payment.succeeded", b"dispute.x").replace(b'"object": "payment"', b'"object": []')

@@ -17,6 +17,8 @@ import pytest
 from tests.simulation import __main__ as simulation, record
 from tests.simulation.record import BEGIN, END, Part
 
+pytestmark = pytest.mark.slow
+
 PART = Part(
     ended="2026-01-31T12:00:00+00:00", commit="c" * 40, code="v1", database="sqlite", seed=4, batches=2, schedules=105,
     steps=3_000, kills=120, faults=700, seconds=30,

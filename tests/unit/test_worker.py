@@ -28,6 +28,8 @@ from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
 
+pytestmark = pytest.mark.slow
+
 
 class Shop:
     """The project's own wake-up."""

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 
 from example_project.shop.models import Price, Product
 from payments_integration.testing import ProviderSandbox
@@ -49,11 +48,9 @@ def provider(transactional_db: None, settings: Any, site: str) -> Iterator[Provi
     settings.SHOP_FLOW = "hosted"
     # As in the example's settings: the footer has a button for each.
     settings.LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasil)")]
-    cache.clear()
     with ProviderSandbox(webhook_url=f"{site}/payments/webhook/") as sandbox:
         settings.FORMS_LEAD_TO = sandbox.url
         yield sandbox
-    cache.clear()
 
 
 @pytest.fixture

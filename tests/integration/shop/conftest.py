@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from example_project.shop.models import Price, Product
@@ -25,10 +22,8 @@ def stranger() -> Client:
 
 
 @pytest.fixture
-def shop(payments_sandbox: ProviderSandbox) -> Iterator[ProviderSandbox]:
-    cache.clear()
+def shop(payments_sandbox: ProviderSandbox) -> ProviderSandbox:
     product = Product.objects.create(slug="mug", name="Mug", description="Holds coffee.")
     Price.objects.create(product=product, currency="CLP", amount=5_990)
     Price.objects.create(product=product, currency="BRL", amount=3_490)
-    yield payments_sandbox
-    cache.clear()
+    return payments_sandbox

@@ -10,7 +10,6 @@ import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.core import mail
-from django.core.cache import cache
 from django.test import Client
 
 import example_project
@@ -95,7 +94,6 @@ def test_mistakes_are_explained_in_the_same_language(shop: ProviderSandbox, brow
 def test_the_mail_about_an_account_is_in_the_language_of_the_page(
     shop: ProviderSandbox, browser: Client, stranger: Client
 ) -> None:
-    cache.clear()
     form = {"market": "MX-MXN", "name": "Ana", "email": "ana@example.com"}
     browser.post("/deposits/", form)
     choose(stranger, "es")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.core.cache import cache
 from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import translation
@@ -21,14 +19,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.case(145), pytest.mark.any_data
 
 BASE = {"BASE_URL": "http://127.0.0.1:9"}
 BADGE = re.compile(r'<p class="pi-test"><strong>TEST</strong>\s*(.*?)</p>', re.DOTALL)
-
-
-@pytest.fixture(autouse=True)
-def _empty_cache() -> Iterator[None]:
-    """The overview counts once a minute, and must not show what another test has counted."""
-    cache.clear()
-    yield
-    cache.clear()
 
 
 @pytest.fixture

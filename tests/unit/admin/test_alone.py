@@ -23,7 +23,7 @@ from tests.unit.admin.test_routes import Place, sent, visit
 
 __all__ = ["sent"]
 
-pytestmark = [pytest.mark.urls("tests.unit.admin.alone"), pytest.mark.any_database]
+pytestmark = [pytest.mark.slow, pytest.mark.urls("tests.unit.admin.alone"), pytest.mark.any_database]
 
 MODELS = [model._meta.model_name or "" for model in PAGES]
 NAMES = {pattern.name for model_admin in site._registry.values() for pattern in model_admin.get_urls()}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from tests.factories import rows
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.any_database
 OVERVIEW = "/admin/payments_integration/"
 #: How each such text begins.
 MARK = "Not visible to you"
-
-
-@pytest.fixture(autouse=True)
-def _empty_cache() -> Iterator[None]:
-    cache.clear()
-    yield
-    cache.clear()
 
 
 def test_the_overview_names_what_it_leaves_out(staff: Callable[..., Client]) -> None:

@@ -27,6 +27,8 @@ from tests.unit.admin.backends import RememberingBackend
 from tests.unit.admin.conftest import browser, url
 from tests.unit.admin.routes import ACTIONS, APPS, ROUTES, Route, address, is_for_a_row, names
 
+pytestmark = pytest.mark.slow
+
 APP_MODELS = [model for label in APPS for model in apps.get_app_config(label).get_models()]
 #: Every permission of the app: Django's four for each model, and our own.
 PERMISSIONS = sorted(

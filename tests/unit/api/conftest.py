@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.core.cache import cache
 from django.test import Client
 from rest_framework.request import Request
 
@@ -30,14 +29,11 @@ DESTINATION = {
 
 
 @pytest.fixture(autouse=True)
-def _unhurried(settings: Any) -> Iterator[None]:
+def _unhurried(settings: Any) -> None:
     """No limits, but in the tests of them."""
     settings.PAYMENTS_INTEGRATION = {
         **settings.PAYMENTS_INTEGRATION, "API_THROTTLE_RATES": {"read": None, "write": None}
     }  # fmt: skip
-    cache.clear()
-    yield
-    cache.clear()
 
 
 @pytest.fixture

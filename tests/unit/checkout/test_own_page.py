@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.contrib.sessions.backends.cache import SessionStore
 from django.contrib.staticfiles import finders
-from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.template import Context, Template
@@ -49,7 +48,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append(arguments)
         return LISTED
 
-    cache.clear()
     monkeypatch.setattr(services, "list_payment_methods", listing)
     return calls
 

@@ -36,6 +36,8 @@ from tests.unit.client.loopback import (
 from tests.unit.client.proxy import proxy
 from tests.unit.client.samples import API_KEY, BODY
 
+pytestmark = pytest.mark.slow
+
 EMPTY = b'{"data": []}'
 ANSWER = http(EMPTY)
 #: An address that no machine has (RFC 5737).

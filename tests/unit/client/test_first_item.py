@@ -17,6 +17,8 @@ from payments_integration.exceptions import NoAnswer
 from tests.unit.client import samples
 from tests.unit.client.samples import BASE
 
+pytestmark = pytest.mark.slow
+
 BAD = {
     "lone surrogate": rb'{"id": "bad_1", "name": "\ud83d"}',
     "NaN": b'{"id": "bad_1", "amount": NaN}',

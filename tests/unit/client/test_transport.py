@@ -33,6 +33,8 @@ from tests.unit.client.loopback import (
 )
 from tests.unit.client.samples import API_KEY, BODY
 
+pytestmark = pytest.mark.slow
+
 EMPTY = b'{"data": []}'
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

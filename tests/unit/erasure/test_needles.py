@@ -11,7 +11,6 @@ import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
-from django.core.cache import cache
 from django.db import models
 from django.test import Client
 
@@ -188,14 +187,12 @@ def test_the_texts_of_a_later_operation_are_erased_with_its_object(
 
 
 @pytest.fixture
-def viewer(db: None) -> Iterator[User]:
-    """A member of staff who may see every row, and no personal data. No page is of what another test counted."""
-    cache.clear()
+def viewer(db: None) -> User:
+    """A member of staff who may see every row, and no personal data."""
     user = User.objects.create_user("viewer", is_staff=True)
     views = Permission.objects.filter(codename__startswith="view_").exclude(codename="view_personal_data")
     user.user_permissions.set([*views, Permission.objects.get(codename="change_operation")])
-    yield user
-    cache.clear()
+    return user
 
 
 def test_nobody_without_the_permission_reads_a_needle_in_the_admin(

@@ -24,7 +24,7 @@ from tests.conftest import Receiver
 from tests.databases import MARIADB, execute
 from tests.factories import body, event
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken")]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("woken")]
 
 BIGGEST = 2**63 - 1
 PAYMENT: dict[str, Any] = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_card"}

@@ -39,6 +39,7 @@ SPARED = {"allow_thread_sharing", "_live_receivers", "get_new_connection"}
 SAMPLE = int(os.environ.get("TEST_LINES", "20" if "TEST_DATABASE_URL" in os.environ else "50").replace("all", "0"))
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     pytest.mark.case(123),
     pytest.mark.promise(5),

@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.core.cache import cache
 
 from payments_integration import checkout, services
 from payments_integration.payer import methods
@@ -21,7 +20,6 @@ QUERY: dict[str, Any] = {"country": "CL", "currency": "CLP", "amount": None, "ac
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
-    cache.clear()
     found = mock.Mock(return_value=LISTED)
     monkeypatch.setattr(services, "list_payment_methods", found)
     return found

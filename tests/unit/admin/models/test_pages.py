@@ -28,6 +28,8 @@ from payments_integration.models import (
 from tests.factories import rows
 from tests.unit.admin.conftest import page, places_of, url
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_model_has_its_page() -> None:
     without = {AccountState, DoublePayment, DueAttention, DueRefresh, Erasure, ObjectDispatch}

@@ -36,10 +36,8 @@ TECHNICAL = "/admin/payments_integration/reconciliationrun/technical/"
 
 @pytest.fixture(autouse=True)
 def _now(settings: Any) -> Iterator[None]:
-    cache.clear()
     with time_machine.travel(NOW, tick=False):
         yield
-    cache.clear()
 
 
 def ago(**span: float) -> datetime:

@@ -24,10 +24,8 @@ NOW = datetime(2026, 5, 20, 12, 40, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _now(settings: Any) -> Iterator[None]:
-    cache.clear()
     with time_machine.travel(NOW, tick=False):
         yield
-    cache.clear()
 
 
 def on(days: int, hour: int, amount: int, kind: str = "payment", **fields: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,13 +22,6 @@ from tests.unit.contrib.backoffice.test_overview import DASHBOARD, TECHNICAL, se
 pytestmark = pytest.mark.any_database
 
 OPERATOR = ("view_payment", "view_webhookendpoint", "view_event", "view_reconciliationrun")
-
-
-@pytest.fixture(autouse=True)
-def _cache() -> Iterator[None]:
-    cache.clear()
-    yield
-    cache.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -49,12 +48,6 @@ class Zone:
             if response.streaming:
                 response.streaming_content = iter(list(response.streaming_content))
             return response
-
-
-@pytest.fixture(autouse=True)
-def _empty_cache() -> None:
-    """The overview is cached for a minute, and these tests are all at the same time."""
-    cache.clear()
 
 
 @pytest.fixture(params=USERS)

@@ -32,10 +32,8 @@ ALL = tuple(Kind)
 
 @pytest.fixture(autouse=True)
 def _now(db: None) -> Iterator[None]:
-    cache.clear()
     with time_machine.travel(NOW, tick=False):
         yield
-    cache.clear()
 
 
 def ago(**span: float) -> datetime:
