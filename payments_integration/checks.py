@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -65,7 +66,7 @@ def check_settings(**options: Any) -> Messages:
     E024: WAKE_UP would never be called.
     W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
     REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app. W027: an annotation limits
-    the rate of the tasks. W028: or their time.
+    the rate of the tasks. W028: or their time. W029: the project's Celery app is not imported.
     """
     raw = getattr(settings, conf.NAME, {})
     problems = list(conf.problems(raw))
@@ -94,7 +95,19 @@ def check_settings(**options: Any) -> Messages:
                 f"The environment variable {name} is not read. Did you mean {meant}?",
                 hint="Rename it. If it is yours, silence this check.",
             )
-    if isinstance(raw, Mapping) and (unscheduled := _unscheduled(raw)):
+    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery":
+        yield from _about_celery(raw)
+
+
+def _about_celery(raw: Mapping[str, Any]) -> Messages:
+    # That variable is all that Celery reads for an app of its own.
+    if _celery_app() is None and not os.environ.get("CELERY_BROKER_URL"):
+        yield _warning(
+            "W029",
+            "No Celery app is loaded, so wake-ups go to a broker on this machine, not to yours.",
+            hint="Import your app in the __init__.py of its package: from yourproject.celery import app.",
+        )
+    if unscheduled := _unscheduled(raw):
         yield _warning(
             "W005",
             f"The schedule of Celery's beat has no process_events for {unscheduled}: an event whose wake-up message "
@@ -103,7 +116,7 @@ def check_settings(**options: Any) -> Messages:
             '(payments_integration.schedule), and read the settings with namespace="CELERY". Silence this check if '
             "the schedule is stored elsewhere.",
         )
-    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery" and (limited := _rate_limited()):
+    if limited := _rate_limited():
         yield _warning(
             "W027",
             f"CELERY_TASK_ANNOTATIONS limits the rate of {', '.join(limited)}: while messages come faster, they "
@@ -111,7 +124,7 @@ def check_settings(**options: Any) -> Messages:
             hint=f'Limit your own tasks by name, or add "{ID}.tasks.{limited[0]}": {{"rate_limit": "0"}} to it, and '
             "the same for each of these.",
         )
-    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery" and (cut := _cut_short()):
+    if cut := _cut_short():
         yield _warning(
             "W028",
             f"CELERY_TASK_ANNOTATIONS limits the time of {', '.join(cut)}: a sweep that takes longer never ends.",
@@ -352,22 +365,24 @@ def check_handlers(**options: Any) -> Messages:
             )
 
 
-def _of_celery(name: str) -> Any:
-    """Return a setting as the project's Celery app has it: its namespace may be another one, its code may set more."""
+def _celery_app() -> Any:
+    """Return the project's Celery app; None if it has none, or has not imported it."""
     # Not imported: a project that uses Celery has made its app by now.
     state: Any = sys.modules.get("celery._state")
     # Not ``current_app``, which makes an app if there is none, and a project's own could then not take its place.
     app = None if state is None else state._tls.current_app or state.default_app
     # Without a project's app Celery makes one of its own, with no fix-up for Django.
-    if app is None or not app.fixups:
-        return getattr(settings, f"CELERY_{name.upper()}", None)
-    return app.conf.get(name)
+    return app if app is not None and app.fixups else None
+
+
+def _of_celery(name: str) -> Any:
+    """Return a setting as the project's Celery app has it: its namespace may be another one, its code may set more."""
+    app = _celery_app()
+    return getattr(settings, f"CELERY_{name.upper()}", None) if app is None else app.conf.get(name)
 
 
 def _unscheduled(raw: Any) -> str:
-    """Return the accounts without a scheduled process_events, for a message; "" if none, or without Celery."""
-    if raw.get("PROCESSING") != "celery":
-        return ""
+    """Return the accounts without a scheduled process_events, for a message; "" if none."""
     schedule = _of_celery("beat_schedule") or {}
     # Celery also takes its own objects (celery.beat.ScheduleEntry), which have these as attributes.
     entries = [entry if isinstance(entry, Mapping) else vars(entry) for entry in schedule.values()]

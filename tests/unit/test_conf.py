@@ -610,6 +610,23 @@ def test_a_schedule_that_the_celery_app_does_not_read_is_a_warning(
     assert ("payments_integration.W005" not in ids(check_settings())) is reads_it
 
 
+@pytest.mark.parametrize(
+    ("processing", "url", "warns"), [("celery", "", True), ("celery", "x", False), ("inline", "", False)]
+)
+def test_a_celery_app_that_is_not_imported_is_a_warning(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, processing: str, url: str, warns: bool
+) -> None:
+    """A web process would publish to localhost, and find no broker or somebody else's."""
+    monkeypatch.setenv("CELERY_BROKER_URL", url)
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING=processing)
+    assert ("payments_integration.W029" in ids(check_settings())) is warns
+    # What Celery makes of itself for a task that is called without an app of the project.
+    monkeypatch.setattr("celery._state.default_app", Celery("default", fixups=[], set_as_current=False))
+    assert ("payments_integration.W029" in ids(check_settings())) is warns
+    monkeypatch.setattr("celery._state.default_app", Celery("a project", set_as_current=False))
+    assert "payments_integration.W029" not in ids(check_settings())
+
+
 def test_the_last_of_two_celery_apps_may_have_the_schedule(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
     settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
