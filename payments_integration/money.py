@@ -7,8 +7,8 @@ no floats: they cannot hold an amount exactly.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, NamedTuple
+from decimal import Context, Decimal, InvalidOperation, localcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.utils.translation import get_language, to_locale
 
@@ -22,6 +22,8 @@ DEFAULT_EXPONENT = 2
 
 #: The largest amount.
 INT64_MAX = 2**63 - 1
+#: Enough digits for every amount.
+_CONTEXT = Context(prec=28)
 #: What to write instead of an amount in whole units, for messages.
 TO_MINOR = 'money.to_minor(Decimal("119.90"), "USD")'
 
@@ -165,7 +167,7 @@ def format_for_payer(amount: int, currency: str, country: str) -> str:
     # A copy, because the locale's own pattern is shared and has the country's decimals.
     pattern = parse_pattern(known.currency_formats["standard"].pattern)
     pattern.frac_prec = (_decimals(amount, currency),) * 2
-    text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
+    text = _applied(pattern, to_major(amount, currency), known, currency=currency, currency_digits=False)
     symbol = get_currency_symbol(currency, known)
     # CLDR's rule, which Babel leaves out: a symbol that ends with a letter does not touch the digits.
     return re.sub(rf"(?<={re.escape(symbol)})(?=[0-9])", "\xa0", text) if symbol[-1:].isalpha() else text
@@ -211,9 +213,14 @@ def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
     known = _known(locale)
     pattern = parse_pattern(known.decimal_formats[None].pattern)
     pattern.frac_prec = (decimals, decimals)
-    text: str = pattern.apply(value, known)
     # The sign that calculations and percentages have beside it. Files for programs are not written here.
-    return text.replace("-", "\N{MINUS SIGN}")
+    return _applied(pattern, value, known).replace("-", "\N{MINUS SIGN}")
+
+
+def _applied(pattern: Any, value: Decimal, locale: Locale, **options: Any) -> str:
+    # The project may have set the precision of this thread, often in the belief that it counts decimals.
+    with localcontext(_CONTEXT):
+        return str(pattern.apply(value, locale, **options))
 
 
 def _known(locale: str | None) -> Locale:

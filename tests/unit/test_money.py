@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import partial
 from typing import Any
 
@@ -167,6 +167,16 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
 def test_staff_read_the_code_and_their_own_separators(amount: int, currency: str, locale: str, text: str) -> None:
     assert format_money(amount, currency, locale) == text.replace(" ", "\xa0")
     assert format_amount(amount, currency, locale) == text.partition(" ")[2]
+
+
+def test_the_precision_that_a_project_sets_for_its_thread_does_not_count() -> None:
+    """Such as 2, in the belief that it counts decimals."""
+    with localcontext(prec=2):
+        assert to_minor(Decimal("1599000.12"), "USD") == 159900012
+        assert str(to_major(159900012, "USD")) == "1599000.12"
+        assert format_amount(159900012, "USD", "en") == "1,599,000.12"
+        assert format_for_payer(159900012, "CLP", "CL") == "$159.900.012"
+        assert parse_amount("1,599,000.12", "USD", "en") == 159900012
 
 
 @pytest.mark.parametrize(("language", "text"), [("en", "1,891"), ("es", "1.891"), ("pt-br", "1.891")])
