@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
@@ -218,7 +218,16 @@ class _Adapter(HTTPAdapter):
         return manager
 
 
-class _Session(requests.Session):
+# A library such as requests-cache puts a class of its own in the place of ``requests.Session``, for the whole process.
+# What it answers from its cache would be an old state, or an object's absence. The original is its base.
+_originals = (kind for kind in requests.Session.__mro__ if kind.__module__ == "requests.sessions")
+if TYPE_CHECKING:
+    _Original = requests.Session
+else:
+    _Original = next(_originals, requests.Session)
+
+
+class _Session(_Original):
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         # Even with allow_redirects=False, requests prepares the next request and reads the whole body for it.
         return None

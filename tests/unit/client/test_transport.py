@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import logging
 import os
 import threading
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from django.conf import settings
 from django.test import override_settings
 
 from payments_integration import conf
-from payments_integration.client import Client, at_most
+from payments_integration.client import Client, at_most, transport
 from payments_integration.client.transport import MAX_ANSWER_BYTES
 from payments_integration.exceptions import ApiError, NoAnswer, RateLimited
 from tests.unit.client.loopback import (
@@ -396,6 +398,24 @@ def test_a_child_process_opens_its_own_connection() -> None:
         assert server.connections == 2
         read(client)
         assert server.connections == 2
+
+
+def test_a_session_class_that_answers_from_a_cache_is_left_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``requests_cache.install_cache()`` does it. A cached GET would show a payment as it was."""
+
+    class CachedSession(requests.Session):
+        def send(self, *args: Any, **kwargs: Any) -> Any:
+            raise AssertionError("the cache is asked")
+
+    monkeypatch.setattr(requests, "Session", CachedSession)
+    spec = importlib.util.find_spec(transport.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded_later = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded_later)
+    session = loaded_later._session(conf.Account("default", "http://127.0.0.1:9", API_KEY))
+    assert isinstance(session, requests.sessions.Session)
+    assert not isinstance(session, CachedSession)
 
 
 def test_a_well_formed_5xx_is_an_api_error() -> None:
