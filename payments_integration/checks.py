@@ -100,7 +100,7 @@ def check_settings(**options: Any) -> Messages:
 
 
 def _about_celery(raw: Mapping[str, Any]) -> Messages:
-    # That variable is all that Celery reads for an app of its own.
+    # Without a project's app Celery uses a default one, which reads its broker from this variable.
     if _celery_app() is None and not os.environ.get("CELERY_BROKER_URL"):
         yield _warning(
             "W029",
@@ -371,7 +371,7 @@ def _celery_app() -> Any:
     state: Any = sys.modules.get("celery._state")
     # Not ``current_app``, which makes an app if there is none, and a project's own could then not take its place.
     app = None if state is None else state._tls.current_app or state.default_app
-    # Without a project's app Celery makes one of its own, with no fix-up for Django.
+    # Celery's default app has no fix-ups. A project's app has the one for Django.
     return app if app is not None and app.fixups else None
 
 

@@ -62,8 +62,8 @@ def _task(work: Work) -> Any:
         try:
             work(account, **options)
         finally:
-            # With gevent and eventlet each task has a thread of its own. A connection that CELERY_DB_REUSE_MAX keeps
-            # would stay open, or away from its pool, until the garbage is collected.
+            # With gevent and eventlet each task has its own connections, which no later task uses. If
+            # CELERY_DB_REUSE_MAX keeps them, they stay open until the garbage is collected.
             if has_own_connections and detect_environment() != "default":
                 connections.close_all()
 

@@ -218,8 +218,8 @@ class _Adapter(HTTPAdapter):
         return manager
 
 
-# A library such as requests-cache puts a class of its own in the place of ``requests.Session``, for the whole process.
-# What it answers from its cache would be an old state, or an object's absence. The original is its base.
+# Libraries such as requests-cache replace ``requests.Session`` for the whole process, with a subclass that caches. A
+# cached answer would show an old state, or no object where there is one by now. So the original class is used.
 _originals = (kind for kind in requests.Session.__mro__ if kind.__module__ == "requests.sessions")
 if TYPE_CHECKING:
     _Original = requests.Session

@@ -1,7 +1,7 @@
 """Log so that the project's logging cannot change what the app does.
 
-Python catches the errors of its own handlers only. A filter, a record factory, or a handler of the project that posts
-to a chat may raise at the line that logs. The next line, which counts a failure or writes an outcome, would not run.
+Python contains only the errors of its own handlers. A filter, a record factory or a handler of the project may raise
+at the line that logs. The next line, which counts a failure or writes an outcome, would then not run.
 """
 
 from __future__ import annotations
