@@ -1,4 +1,4 @@
-"""Set back what the project's code changed for the whole session of a connection."""
+"""Notice, and set back, what the project's code changed for the whole session of a connection."""
 
 from __future__ import annotations
 
@@ -10,24 +10,48 @@ from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
 _SILENT = "_payments_integration_silent_session"
+#: libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
+_POSTGRES_OPEN = (2, 3)
 
 
-def restore_time_zone(connection: BaseDatabaseWrapper) -> None:
-    """Set back the time zone of PostgreSQL's session, which ``SET TIME ZONE`` in a handler or a view leaves changed.
+def restore_session(connection: BaseDatabaseWrapper) -> None:
+    """Set back what a handler or a view left changed on PostgreSQL: time zone, DateStyle, client_encoding.
 
     PostgreSQL answers times in that zone, and Django takes them for times in its own: a newer event would look older.
-    The server reports each change to its client, so this costs no statement.
+    An event with a character that the encoding lacks would go to quarantine. The server reports each change to its
+    client, so this costs no statement.
     """
     session: Any = connection.connection
     if connection.vendor != "postgresql" or session is None or vars(connection).get(_SILENT) is session:
         return
-    found = session.info.parameter_status("TimeZone")
-    if not found or found == connection.timezone_name:
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('TimeZone', %s, false)", [connection.timezone_name])
-    if session.info.parameter_status("TimeZone") == found:
-        # A pooler in between reports no changes. Do not send the statement again.
-        vars(connection)[_SILENT] = session
-    else:
-        logger.warning("The time zone of the database session was %s; it is set back", found)
+    # As Django and psycopg need them.
+    for name, usual in (("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")):
+        found = session.info.parameter_status(name)
+        if not found or found.partition(",")[0] == usual:
+            continue
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
+        if session.info.parameter_status(name) == found:
+            # A pooler in between reports no changes. Do not send the statement again.
+            vars(connection)[_SILENT] = session
+        else:
+            logger.warning("%s of the database session was %s; it is set back", name, found)
+
+
+def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Return True if the next statement joins a transaction that Django does not know of, and so is not committed.
+
+    ``BEGIN`` as SQL, ``SET autocommit = 0`` or the driver's own autocommit leave one open, also for the next requests
+    of the thread. MariaDB's driver does not tell of ``BEGIN``. Costs no statement.
+    """
+    session: Any = connection.connection
+    if session is None or connection.in_atomic_block or not connection.autocommit:
+        return False
+    match connection.vendor:
+        case "postgresql":
+            return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
+        case "sqlite":
+            return session.isolation_level is not None or session.in_transaction
+        case "mysql":
+            return not session.get_autocommit()
+    return False

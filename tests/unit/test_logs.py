@@ -60,7 +60,7 @@ WITHOUT_IDS = {
     "A notice by %s about %s could not be sent: %s",
     "An observer failed: %r",
     "Retrying a transaction after %s",
-    "The time zone of the database session was %s; it is set back",
+    "%s of the database session was %s; it is set back",
     "The link to an order failed in %s.",
     "The link to an order is no http, https or relative address, in %s.",
 }
