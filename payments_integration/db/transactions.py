@@ -112,7 +112,8 @@ def is_nested(using: str) -> bool:
 def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
-    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it.
+    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it. Raises
+    TransactionManagementError if the project's code has begun a transaction without Django.
     """
     connection = connections[using]
 
@@ -132,7 +133,7 @@ def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None
     else:
         # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.
         _retry(insert, using=using)
-        # On MariaDB, BEGIN as SQL may have opened a transaction.
+        # MariaDB's driver does not tell if BEGIN as SQL has opened a transaction.
         if not connection.autocommit or connection.vendor == "mysql":
             connection.commit()
     row._state.adding, row._state.db = False, using
