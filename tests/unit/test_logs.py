@@ -60,6 +60,7 @@ WITHOUT_IDS = {
     "A notice by %s about %s could not be sent: %s",
     "An observer failed: %r",
     "Retrying a transaction after %s",
+    "The handler %s.%s came after the start: processes without its module skip it. Use payment_handlers.py",
     "%s of the database session was %s; it is set back",
     "The link to an order failed in %s.",
     "The link to an order is no http, https or relative address, in %s.",
