@@ -51,7 +51,8 @@ def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:
         case "postgresql":
             return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
         case "sqlite":
-            return session.isolation_level is not None or session.in_transaction
+            return session.in_transaction or getattr(session, "isolation_level", None) is not None
         case "mysql":
-            return not session.get_autocommit()
+            # Not every driver has it.
+            return hasattr(session, "get_autocommit") and not session.get_autocommit()
     return False

@@ -341,6 +341,15 @@ def refuse_transaction(function: str) -> None:
         )
 
 
+def refuse_hidden_transaction() -> None:
+    """Raise TransactionRefused in a transaction that Django does not know of: the record would not belong to it."""
+    if has_hidden_transaction(connections[ledger_database()]):
+        raise TransactionRefused(
+            "services.defer is called in a transaction that was begun without Django, by SQL such as BEGIN or SET "
+            "autocommit = 0, and its record would not belong to it. Use transaction.atomic()."
+        )
+
+
 def refuse_transaction_elsewhere() -> None:
     """Raise TransactionRefused if only another database than the ledger's has a transaction, which may be rolled back.
 

@@ -124,6 +124,16 @@ class TestHiddenTransactions:
         assert Event.objects.count() == self.hidden_from_us
 
     @pytest.mark.promise(5)
+    def test_a_call_is_not_deferred_into_it(self, fake: Fake) -> None:
+        if self.hidden_from_us:
+            pytest.skip("nothing tells of it")
+        payment = {"amount": 500, "currency": "CLP", "country": "CL", "method_code": "cl_card"}
+        with pytest.raises(TransactionRefused, match=r"transaction\.atomic"):
+            services.defer(services.create_payment, **payment)  # type: ignore[arg-type]
+        the_connection.close()
+        assert not Operation.objects.exists()
+
+    @pytest.mark.promise(5)
     def test_a_call_is_sent_only_if_it_is_committed(self, fake: Fake) -> None:
         payment = {"amount": 500, "currency": "CLP", "country": "CL", "method_code": "cl_card"}
         if self.hidden_from_us:
