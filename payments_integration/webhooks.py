@@ -54,7 +54,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         _verify(account, body, signature)
         using = router.db_for_write(Event)
         if is_nested(using) or has_hidden_transaction(connections[using]):
-            return _refused_within(account, using)
+            return _refused_within(account)
         deadline = RetryDeadline(started + _STORE_SECONDS, using=using)
         with telemetry.during(telemetry.Delivery(account)), deadline:
             # What is from before the first contact is history: it is stored and not dispatched.
@@ -132,19 +132,21 @@ def _verify(account: str, body: bytes, signature: str) -> None:
         raise
 
 
-def _refused_within(account: str, using: str) -> HttpResponse:
+def _refused_within(account: str) -> HttpResponse:
     # It would be committed after the 200, or never.
     logger.error(
         "A delivery came inside a transaction: a middleware has opened it (exempt the webhook URL), or SQL such as "
         "BEGIN or SET autocommit = 0 has left it open",
         extra={"account": account},
     )
-    # Django closes the connection at the end of this request, so that the next one has no such transaction.
-    connections[using].close_at = time.monotonic()
     return _refused(account, 503, "in_transaction")
 
 
 def _refused(account: str, status: int, reason: str) -> HttpResponse:
+    if reason in ("database", "in_transaction"):
+        # Django closes the connection after this request. If other code has left its session in a bad state, such as
+        # read-only or in a transaction, the thread would refuse each later delivery as well.
+        connections[router.db_for_write(Event)].close_at = time.monotonic()
     telemetry.happened(telemetry.Refused(account, reason))
     return HttpResponse(status=status)
 
