@@ -15,27 +15,38 @@ _POSTGRES_OPEN = (2, 3)
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:
-    """Set back what a handler or a view left changed on PostgreSQL: time zone, DateStyle, client_encoding.
+    """Set back what a handler or a view left changed: on PostgreSQL time zone, DateStyle and encoding, else encoding.
 
     PostgreSQL answers times in that zone, and Django takes them for times in its own: a newer event would look older.
-    An event with a character that the encoding lacks would go to quarantine. The server reports each change to its
-    client, so this costs no statement.
+    With another encoding PostgreSQL refuses texts, and their events go to quarantine; MariaDB stores them garbled.
+    Both servers report each change to their client, so this costs no statement.
     """
     session: Any = connection.connection
-    if connection.vendor != "postgresql" or session is None or vars(connection).get(_SILENT) is session:
+    if session is None or vars(connection).get(_SILENT) is session:
         return
-    # As Django and psycopg need them.
-    for name, usual in (("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")):
-        found = session.info.parameter_status(name)
-        if not found or found.partition(",")[0] == usual:
-            continue
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
-        if session.info.parameter_status(name) == found:
-            # A pooler in between reports no changes. Do not send the statement again.
-            vars(connection)[_SILENT] = session
-        else:
-            logger.warning("%s of the database session was %s; it is set back", name, found)
+    if connection.vendor == "postgresql":
+        # As Django and psycopg need them.
+        for name, usual in (("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")):
+            found = session.info.parameter_status(name)
+            if not found or found.partition(",")[0] == usual:
+                continue
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
+            _note(connection, name, found, session.info.parameter_status(name))
+    elif connection.vendor == "mysql" and hasattr(session, "character_set_name"):
+        found, usual = session.character_set_name(), connection.settings_dict["OPTIONS"].get("charset", "utf8mb4")
+        if found != usual:
+            with connection.wrap_database_errors:
+                session.set_character_set(usual)
+            _note(connection, "The encoding", found, session.character_set_name())
+
+
+def _note(connection: BaseDatabaseWrapper, name: str, found: str, now: str) -> None:
+    if now == found:
+        # A pooler in between reports no changes, or the name has another spelling. Do not send the statement again.
+        vars(connection)[_SILENT] = connection.connection
+    else:
+        logger.warning("%s of the database session was %s; it is set back", name, found)
 
 
 def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:

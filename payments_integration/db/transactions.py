@@ -131,6 +131,7 @@ def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None
             "the project's code has begun a transaction without Django, so the row would not be committed"
         )
     else:
+        restore_session(connection)
         # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.
         _retry(insert, using=using)
         # MariaDB's driver does not tell if BEGIN as SQL has opened a transaction.

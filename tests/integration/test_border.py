@@ -120,11 +120,14 @@ def test_a_handler_that_sets_the_time_zone_makes_no_newer_event_look_older(caplo
     assert "TimeZone of the database session was Asia/Tokyo; it is set back" in caplog.messages
 
 
-@pytest.mark.skipif(not POSTGRES, reason="elsewhere a session has no such setting, or its driver does not know it")
-@pytest.mark.parametrize(
-    "setting", ["client_encoding = 'LATIN1'", "client_encoding = 'SQL_ASCII'", "datestyle = 'German'"]
-)
-def test_a_handler_that_prepares_an_export_sends_no_event_to_quarantine(setting: str) -> None:
+SETTINGS = {
+    "postgresql": ["client_encoding = 'LATIN1'", "client_encoding = 'SQL_ASCII'", "datestyle = 'German'"],
+    "mysql": ["NAMES latin1", "SESSION character_set_client = latin1", "CHARACTER SET latin1"],
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.get(connection.vendor, []))
+def test_a_handler_that_prepares_an_export_garbles_no_text_and_sends_no_event_to_quarantine(setting: str) -> None:
     def export(event: Event, **kwargs: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET {setting}")

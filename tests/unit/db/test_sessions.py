@@ -54,7 +54,7 @@ def test_behind_a_pooler_that_reports_no_change_the_zone_is_set_once(caplog: pyt
 
 def test_other_databases_and_closed_connections_are_left_alone() -> None:
     tried = connection([])
-    tried.vendor = "mysql"
+    tried.vendor = "sqlite"
     restore_session(tried)
     tried.vendor, tried.connection = "postgresql", None
     restore_session(tried)
