@@ -43,7 +43,8 @@ RUN_ALERT = 3600.0
 #: Seconds. The provider may be down for a while; an outcome that stays unknown for longer needs attention.
 UNKNOWN_ALERT = 3600.0
 ERASURE_ALERT = timedelta(days=1).total_seconds()
-#: If deliveries have arrived before, this number of events in a day without a single delivery is a problem.
+#: If deliveries have arrived before, this number of events without a single delivery is a problem: in a day, or found
+#: by passes of an hour. After an outage of ours one pass finds as many.
 MIN_RECOVERED = 10
 
 #: SQLite accepts at most 500 queries in one statement.
@@ -216,6 +217,11 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
     elif count >= MIN_RECOVERED and not statistics.webhooks_last_day:
         message = f"none of the {_number(count)} events of the last day was delivered by webhook"
         yield _problem(Reason.DELIVERIES_MISSING, count, message)
+    else:
+        missing = statistics.recovered_since_webhook
+        if missing.count >= MIN_RECOVERED and missing.seconds >= RUN_ALERT:
+            message = f"none of the newest {_number(missing.count)} events was delivered by webhook"
+            yield _problem(Reason.DELIVERIES_MISSING, missing.count, message)
 
 
 def _removed_accounts() -> dict[str, RemovedAccount]:

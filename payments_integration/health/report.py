@@ -25,6 +25,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """The events after the newest delivered one, which reconciliation found, and the time over which it did."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """Work that continues without a person."""
 
@@ -133,6 +141,7 @@ class AccountStatistics:
     #: Events created in the last day, by the way they were first received. At most 1,000 events are read.
     webhooks_last_day: int
     recovered_last_day: int
+    recovered_since_webhook: Recovered
     webhook_lag: Lag
     backlog: Backlog
     operations: Operations

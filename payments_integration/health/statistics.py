@@ -10,6 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
@@ -25,6 +26,7 @@ from payments_integration.health.report import (
     Events,
     Lag,
     Operations,
+    Recovered,
     Run,
     Runs,
     Waiting,
@@ -113,6 +115,7 @@ def _account_statistics(
         ),
         webhooks_last_day=_count_by_source(newest, EventSource.WEBHOOK, now),
         recovered_last_day=_count_by_source(newest, EventSource.RECONCILIATION, now),
+        recovered_since_webhook=_recovered_since_webhook(newest),
         webhook_lag=_lag(newest, state.clock_offset or 0.0, now),
         backlog=Backlog(_oldest(backlog), *backlog),
         operations=Operations(
@@ -162,6 +165,12 @@ def _newest_events(accounts: Sequence[str], now: datetime) -> dict[str, list[_Ar
 
 def _count_by_source(newest: list[_Arrival], source: str, now: datetime) -> int:
     return sum(1 for _, created_at, by in newest if by == source and created_at > now - _DAY)
+
+
+def _recovered_since_webhook(newest: list[_Arrival]) -> Recovered:
+    """``newest``: by creation, the newest first."""
+    times = [at for at, _, _ in takewhile(lambda arrival: arrival[2] == EventSource.RECONCILIATION, newest)]
+    return Recovered(len(times), (max(times) - min(times)).total_seconds()) if times else Recovered()
 
 
 def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:

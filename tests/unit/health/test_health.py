@@ -231,6 +231,25 @@ def test_events_that_are_never_delivered_are_a_problem_from_the_first_on() -> No
     assert problems()[Reason.DELIVERIES_MISSING].message.startswith("none of the 10 events")
 
 
+@pytest.mark.case(110)
+def test_deliveries_that_ended_an_hour_ago_are_a_problem_on_the_same_day() -> None:
+    """Such as with a new signing secret that only the provider knows."""
+    recent(source="webhook", at=ago(hours=3))
+    for minutes in range(70, 0, -7):
+        recent(source="reconciliation", at=ago(minutes=minutes))
+    assert problems()[Reason.DELIVERIES_MISSING].message == "none of the newest 10 events was delivered by webhook"
+    recent(source="webhook")
+    assert problems() == {}
+
+
+@pytest.mark.case(110)
+def test_what_one_pass_finds_after_an_outage_is_no_problem() -> None:
+    recent(source="webhook", at=ago(hours=9))
+    for minutes in range(480, 240, -10):
+        recent(source="reconciliation", created_at=ago(minutes=minutes), received_at=ago(hours=3))
+    assert problems() == {}
+
+
 @pytest.mark.case(111)
 def test_a_refused_key_is_a_problem_at_once() -> None:
     rows.run(kind="objects", state="failed", error=REFUSED, started_at=ago(seconds=5))

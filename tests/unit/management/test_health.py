@@ -158,6 +158,7 @@ ACCOUNT = {
     "last_webhook_age_seconds": (float, type(None)),
     "webhooks_last_day": int,
     "recovered_last_day": int,
+    "recovered_since_webhook": {"count": int, "seconds": float},
     "webhook_lag": {"median_seconds": (float, type(None)), "longest_seconds": (float, type(None))},
     "backlog": {
         "age_seconds": (float, type(None)),
