@@ -66,6 +66,13 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
                 "The body of a delivery was read before the view: exempt the webhook URL from that middleware",
                 extra={"account": account},
             )
+        else:
+            logger.warning(
+                "A delivery for account %s was refused: %s",
+                account,
+                _UNREADABLE[unreadable.reason],
+                extra={"account": account},
+            )
         return _refused(account, unreadable.status, unreadable.reason)
     except SignatureError as error:
         logger.warning(
@@ -88,6 +95,13 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
 for _alias in connections:
     # The INSERT must be committed before the 200 is sent, even with ATOMIC_REQUESTS.
     webhook = transaction.non_atomic_requests(using=_alias)(webhook)
+
+
+_UNREADABLE = {
+    "length": "its Content-Length is no number",
+    "too_large": "its body is larger than MAX_WEBHOOK_BYTES or Django's DATA_UPLOAD_MAX_MEMORY_SIZE",
+    "unreadable": "the connection ended before the body did",
+}
 
 
 class _Unreadable(Exception):

@@ -18,6 +18,7 @@ from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
+from payments_integration.validation.attempt_key import AttemptKey
 
 #: ``Operation.operation`` of the call that begins an attempt. Not imported: the registry of calls is a layer above.
 CREATES_PAYMENT = "create_payment"
@@ -31,7 +32,7 @@ _SALT = "payments_integration.payable.attempt"
 def attempt_key(
     of: Key, price_of: Callable[[], tuple[int, str] | None], *, signed: str | None = None, deposits: bool = False
 ) -> str:
-    """Return the key of a form (``signed``), otherwise ``open_key``.
+    """Return the key of a form (``signed``), otherwise ``open_key``; before a new attempt an ``AttemptKey``.
 
     Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
     no operation made. Raises ValueError if the key was sent with another ``merchant_reference``.
@@ -39,12 +40,24 @@ def attempt_key(
     operations = _operations(of)
     known = {operation.idempotency_key for operation in operations}
     key = _unsign(of, signed, known) if signed else _open_key(of, operations)
-    if key not in known:
-        _refuse_other_reference(of, key)
-        made, price = {operation.result_id for operation in operations}, price_of()
-        if _is_paid(of, price, deposits=deposits) if price else _has_other_payment(of, made):
-            raise ValidationError(_("This is paid already."), code="paid")
-    return key
+    if key in known:
+        return key
+    _refuse_other_reference(of, key)
+    price = price_of()
+    if price is not None:
+        amount, currency = price
+        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(currency)
+        missing = totals.missing(amount) if totals else amount
+        is_paid = amount > 0 and missing == 0
+    else:
+        amount, currency, missing = 0, "", 0
+        is_paid = _has_other_payment(of, {operation.result_id for operation in operations})
+    if is_paid:
+        raise ValidationError(_("This is paid already."), code="paid")
+    new = AttemptKey(key)
+    new.account, new.merchant_reference = of
+    new.amounts, new.currency = frozenset({amount, missing} - {0}), currency
+    return new
 
 
 def open_key(of: Key) -> str:
@@ -106,12 +119,6 @@ def _refuse_other_reference(of: Key, key: str) -> None:
             f"the key {key!r} was sent with merchant_reference {other!r}, but the order's is {reference!r}: pass the "
             "value of merchant_reference_field to create_payment"
         )
-
-
-def _is_paid(of: Key, price: tuple[int, str], *, deposits: bool) -> bool:
-    amount, currency = price
-    totals = totals_by_key([of], deposits=deposits).get(of, {})
-    return amount > 0 and currency in totals and totals[currency].is_paid(amount)
 
 
 def _has_other_payment(of: Key, made: set[str]) -> bool:

@@ -11,6 +11,7 @@ from payments_integration.models import Payment
 from payments_integration.outbox import Intent
 from payments_integration.services.service import change, creation, service
 from payments_integration.validation import objects
+from payments_integration.validation.attempt_key import AttemptKey
 from payments_integration.validation.validator import Json, Validator
 
 #: The provider creates the payments of a deposit reference.
@@ -47,7 +48,8 @@ def create_payment(
         metadata: At most 20 texts of at most 500 characters, by name.
         account: An alias of ``ACCOUNTS``.
         idempotency_key: Names the intent. A call with a known key sends nothing new and returns the same object.
-            Without a key, two calls are two intents, even if the second one is a retry.
+            Without a key, two calls are two intents, even if the second one is a retry. With a key of
+            ``Payable.attempt_key`` the arguments must be the order's.
         actor: Who asks, a user or text, for the ledger. Staff need the permission for the call.
 
     Returns:
@@ -78,6 +80,8 @@ def create_payment(
         body["return_url"] = validator.url("return_url", return_url)
     if metadata is not None:
         body["metadata"] = validator.metadata("metadata", metadata)
+    if isinstance(idempotency_key, AttemptKey):
+        idempotency_key.check(validator, body, account)
     return creation(
         "create_payment",
         validator,

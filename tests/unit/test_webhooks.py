@@ -174,9 +174,12 @@ class TestRefused:
         assert webhooks.webhook(request).status_code == 413
 
     @pytest.mark.case(11)
-    def test_a_body_over_djangos_own_limit_is_refused(self, client: Client, settings: Any) -> None:
+    def test_a_body_over_djangos_own_limit_is_refused(
+        self, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
         settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
         assert post(client).status_code == 413
+        assert "larger than MAX_WEBHOOK_BYTES or Django's DATA_UPLOAD_MAX_MEMORY_SIZE" in caplog.text
 
     @pytest.mark.case(12)
     def test_a_body_that_was_read_as_form_data_is_answered_503(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -372,3 +374,51 @@ class TestAtTheProvider:
             made = set(clicks.map(click, range(12))) - {None}
         assert len(provider.engine.payments) == 2
         assert made == {pay(order).pk}
+
+
+class TestANewKeyKnowsItsOrder:
+    """A call for something else would take money that does not pay the order."""
+
+    @pytest.fixture
+    def sale(self, db: None) -> Sale:
+        return Sale.objects.create(number="S-1", amount=11_990, currency="MXN")
+
+    def arguments(self, sale: Sale, **changed: Any) -> dict[str, Any]:
+        asked = {"amount": 11_990, "currency": "MXN", "country": "MX", "method_code": "mx_card"}
+        return {**asked, "merchant_reference": "S-1", "idempotency_key": sale.attempt_key(), **changed}
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("amount", 119, "asks for 11990 in minor units of MXN"),
+            ("amount", 1_199_000, "asks for 11990 in minor units of MXN"),
+            ("currency", "USD", "price is in MXN"),
+            ("merchant_reference", "S-2", "the order S-1"),
+            ("merchant_reference", None, "the order S-1"),
+            ("account", "second", "the account default"),
+        ],
+    )
+    def test_what_is_not_the_orders_is_refused(
+        self, sale: Sale, name: str, value: Any, message: str, payments_sandbox: ProviderSandbox
+    ) -> None:
+        with pytest.raises(ValidationError) as refused:
+            services.create_payment(**self.arguments(sale, **{name: value}))
+        assert message in refused.value.message_dict[name][0]
+        assert not Operation.objects.exists()
+
+    def test_the_price_and_what_is_left_of_it_are_accepted(
+        self, sale: Sale, payments_sandbox: ProviderSandbox
+    ) -> None:
+        rows.payment(status="partially_paid", amount_received=2_000, merchant_reference="S-1", currency="MXN")
+        assert services.create_payment(**self.arguments(sale, amount=9_990)).amount == 9_990
+
+    def test_another_amount_has_a_key_of_its_own(self, sale: Sale, payments_sandbox: ProviderSandbox) -> None:
+        deposit = self.arguments(sale, amount=3_000, idempotency_key="deposit-S-1")
+        assert services.create_payment(**deposit).amount == 3_000
+
+    def test_an_order_without_a_price_has_any_amount(self, order: Order, payments_sandbox: ProviderSandbox) -> None:
+        assert pay(order, amount=7).amount == 7
+
+    def test_the_key_survives_a_cache_and_a_message(self, sale: Sale) -> None:
+        key = pickle.loads(pickle.dumps(sale.attempt_key()))
+        assert (key, key.amounts, json.loads(json.dumps(key))) == ("order-default-S-1-1", {11_990}, key)

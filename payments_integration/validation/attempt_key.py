@@ -1,0 +1,40 @@
+"""The idempotency key of an order's next attempt to be paid, which knows what the order asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from payments_integration.validation.validator import Validator
+
+
+class AttemptKey(str):
+    """A key that refuses a call for something else: its payment would not pay the order, or pay another one."""
+
+    #: The order's account; None: any.
+    account: str | None
+    merchant_reference: str
+    #: Minor units: the price, and what is left to pay of it. Empty if the order does not know its price.
+    amounts: frozenset[int]
+    #: Its ISO code; empty if the order does not know its price.
+    currency: str
+
+    def check(self, validator: Validator, body: Mapping[str, Any], account: str) -> None:
+        """Fail each argument of ``create_payment`` that differs from the order. ``body`` is what is sent."""
+        if self.account not in (None, account):
+            validator.fail("account", _("The key is of an order of the account %s.") % self.account, "attempt")
+        if body.get("merchant_reference") != self.merchant_reference:
+            message = _("The key is of the order %s: pass its reference.") % self.merchant_reference
+            validator.fail("merchant_reference", message, "attempt")
+        if not self.amounts:
+            return
+        if body["currency"] != self.currency:
+            validator.fail("currency", _("The order's price is in %s.") % self.currency, "attempt")
+        elif body["amount"] not in self.amounts:
+            message = _("The order asks for %(amounts)s in minor units of %(currency)s.") % {
+                "amounts": " / ".join(map(str, sorted(self.amounts))),
+                "currency": self.currency,
+            }
+            validator.fail("amount", message, "attempt")
