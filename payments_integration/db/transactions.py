@@ -250,7 +250,7 @@ def drop_broken_connections() -> None:
 
 
 def drop_if_broken(using: str) -> None:
-    """Close this thread's connection if it is lost, or if an exception interrupted a commit.
+    """Close this thread's connection if it is lost, or if an exception or the project's SQL left a transaction open.
 
     Call it after the exception, outside transactions. The next statement makes a new connection.
     """
@@ -258,7 +258,7 @@ def drop_if_broken(using: str) -> None:
     if connection.connection is None or connection.in_atomic_block:
         return
     is_between = connection.get_autocommit() != connection.settings_dict["AUTOCOMMIT"]
-    if is_between or (connection.errors_occurred and not connection.is_usable()):
+    if is_between or has_hidden_transaction(connection) or (connection.errors_occurred and not connection.is_usable()):
         with suppress(DatabaseError):  # MariaDB's driver refuses to close a lost connection; Django drops it
             connection.close()
 

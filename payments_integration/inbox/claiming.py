@@ -242,9 +242,17 @@ def release_rest(page: Page) -> None:
 
 def release_after_error(page: Page) -> None:
     """Release the page while an exception ends its worker's pass."""
+    connection = connections[page.using]
     try:
         drop_if_broken(page.using)
-        release_rest(page)
+        try:
+            release_rest(page)
+        except AnyDatabaseError:
+            if connection.in_atomic_block:
+                raise
+            # A receiver may have changed the session, such as its search_path.
+            connection.close()
+            release_rest(page)
     except AnyDatabaseError as error:
         logger.warning("A claim could not be released (%s); it ends by itself", type(error).__name__)
 

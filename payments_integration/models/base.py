@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from django.core.exceptions import MultipleObjectsReturned, ObjectDoesNotExist
+from django.core.validators import EMPTY_VALUES
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
@@ -72,6 +73,20 @@ class Row(models.Model):
                     "Read it again before you change it."
                 )
             super().save(**kwargs)
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Check the fields as Django does, but let those be empty that may be empty in the database.
+
+        A project may call ``full_clean`` for every row that any app saves, and ``blank`` is about forms. A refund may
+        come before its payment.
+        """
+        skipped = {
+            field.name
+            for field in self._meta.concrete_fields
+            if field.is_relation
+            or ((field.null or field.has_default()) and getattr(self, field.attname) in EMPTY_VALUES)
+        }
+        super().clean_fields(exclude={*(exclude or ()), *skipped})
 
 
 def _is_before(value: Any, stored: Any) -> bool:

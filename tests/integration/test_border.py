@@ -148,6 +148,32 @@ def test_a_handler_that_prepares_an_export_garbles_no_text_and_sends_no_event_to
     }
 
 
+@pytest.mark.skipif(not POSTGRES, reason="elsewhere these are other settings")
+@pytest.mark.parametrize("sql", ["SET search_path TO nowhere", "BEGIN"])
+def test_a_callback_that_leaves_the_session_unusable_costs_no_other_object_an_attempt(sql: str) -> None:
+    left: list[str] = []
+
+    def leave() -> None:
+        left.append(sql)
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if not left:
+            transaction.on_commit(leave)
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        with suppress(DatabaseError):
+            inbox.dispatch()
+        connection.close()  # as a worker does after a pass that failed
+        assert not ObjectDispatch.objects.exclude(claim_token="").exists()
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES, events=1)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+
+
 @pytest.mark.case(119)
 def test_a_callback_that_meets_a_conflict_does_not_repeat_the_handler(
     caplog: pytest.LogCaptureFixture, told: Told

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from django.db import models
+from django.db.models.signals import pre_save
 from django.utils import timezone
 
+from payments_integration import services
 from payments_integration.exceptions import StaleRow
 from payments_integration.models import MIRRORS, EventState, Mirror, Operation, OperationState, Payment
 from tests.factories import rows
+from tests.fake_provider import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, payment
 
 pytestmark = pytest.mark.django_db
 
@@ -72,3 +75,28 @@ def test_what_was_dispatched_does_not_wait_again(make: Callable[..., Any]) -> No
     with pytest.raises(StaleRow):
         row.save()
     assert type(row).objects.get().state == EventState.DONE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_project_that_cleans_every_row_before_it_is_saved_can_make_every_call(fake: Fake, mirrored: Any) -> None:
+    """A receiver of every model's ``pre_save``, as some projects and packages have one."""
+
+    def clean(sender: Any, instance: Any, **kwargs: Any) -> None:
+        instance.full_clean()
+
+    paid = mirrored(payment(status="succeeded", amount_received=10_000))
+    calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (services.create_payment, PAYMENT),
+        (services.create_payout, PAYOUT),
+        (services.create_refund, {"payment": paid, "amount": 10}),
+        (services.create_deposit_reference, DEPOSIT),
+        (services.create_webhook_endpoint, ENDPOINT),
+    ]
+    pre_save.connect(clean)
+    try:
+        made = [call(**arguments) for call, arguments in calls]
+    finally:
+        pre_save.disconnect(clean)
+    assert set(Operation.objects.values_list("state", flat=True)) == {"done"}
+    for row in made:
+        row.full_clean()
