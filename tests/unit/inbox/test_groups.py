@@ -72,6 +72,7 @@ def once(*names: str, events: int = 2) -> dict[str, int]:
 def _time(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine, a group is as large as another time."""
     monkeypatch.setattr(groups, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(claiming, "_PAGE_SECONDS", 60.0)
 
 
 @pytest.fixture
