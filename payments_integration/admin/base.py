@@ -31,8 +31,9 @@ from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Press, Tool, Weight, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
-from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
+from payments_integration.models import Event, StatusChange
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -261,7 +262,7 @@ MIRROR_FIELDS: Any = (
 
 
 class MirrorAdmin(ReadOnlyAdmin):
-    """The page of a mirrored object: what happened to it, and the records of it."""
+    """The page of a mirrored object, with its events, status changes and operations below the fields."""
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
@@ -269,14 +270,10 @@ class MirrorAdmin(ReadOnlyAdmin):
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
-    #: True if only the title of the records is shown until the user opens them.
-    has_folded_records = False
 
     extra_shown = columns.fields("extra", _("further fields"))
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        # Loaded with the first page that is opened, not at start-up.
-        from payments_integration.admin.shared.records import read  # noqa: PLC0415
-        from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
-
-        yield timeline(page, obj, read(page, obj), is_folded=self.has_folded_records)
+        yield from page.events(about(Event, obj).order_by("-created_at", "-pk"), obj.object_id)
+        yield from page.changes(about(StatusChange, obj).order_by("-at", "-pk"), obj.object_id)
+        yield from page.operations(obj)

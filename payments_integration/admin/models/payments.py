@@ -23,6 +23,7 @@ from payments_integration.admin.shared import columns, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.once import once
+from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
     Country,
@@ -153,6 +154,10 @@ class PaymentAdmin(MirrorAdmin):
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
         yield Tool(_("Payment methods"), url, post=False)
+
+    def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from page.refunds(obj.refunds.all(), obj.object_id)
+        yield from super().sections(page, obj)
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and rest_after(obj, *figures(obj)) > 0:

@@ -77,9 +77,6 @@ def instead(model: type[Model]) -> Any:
 class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
     """The page of an object: its story in sentences, and the notes that staff write about it."""
 
-    # The story tells the same in sentences.
-    has_folded_records = True
-
     def has_add_note_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, ADD, obj)
 
@@ -95,15 +92,16 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
         return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        from payments_integration.admin.shared.records import read  # noqa: PLC0415
         from payments_integration.contrib.backoffice.admin.notes import note_steps, notes_section  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.records import read  # noqa: PLC0415
         from payments_integration.contrib.backoffice.admin.sections.story import story  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.timeline import timeline  # noqa: PLC0415
 
         records = read(page, obj)
         yield story(page, obj, records, note_steps(page, obj))
         yield from notes_section(self, page, obj)
         yield from self.details(page, obj)
-        yield from super().sections(page, obj)
+        yield timeline(page, obj, records)
 
 
 @instead(Payment)
@@ -240,7 +238,6 @@ class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin)
 
 @instead(Balance)
 class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
-    has_folded_records = True
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     class Media:
@@ -264,6 +261,12 @@ class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
         yield ChartSection(balance_chart(obj))
         yield from super().lead(page, obj)
         yield from changes_section(page, obj)
+
+    def sections(self, page: Page, obj: Balance) -> Iterable[Section]:
+        from payments_integration.contrib.backoffice.admin.sections.records import read  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.timeline import timeline  # noqa: PLC0415
+
+        yield timeline(page, obj, read(page, obj))
 
 
 @instead(Operation)
