@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.urls import NoReverseMatch, URLPattern, reverse
+from django.urls import NoReverseMatch, URLPattern
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
@@ -137,7 +137,6 @@ class PaymentAdmin(MirrorAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.list_path("methods", self.methods_view),
             self.object_path("refund", self.refund_view),
             *super().get_urls(),
         ]
@@ -147,13 +146,6 @@ class PaymentAdmin(MirrorAdmin):
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, "refund")
         return flows.RefundPage(self, request, payment).respond()
-
-    def methods_view(self, request: HttpRequest) -> HttpResponse:
-        return flows.PaymentMethodsPage(self, request).respond()
-
-    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
-        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
-        yield Tool(_("Payment methods"), url, post=False)
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
         yield from page.refunds(obj.refunds.all(), obj.object_id)

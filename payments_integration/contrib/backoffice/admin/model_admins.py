@@ -135,6 +135,7 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
         return [
             self.list_path("refund-selected", self.refund_selected_view),
             self.list_path("search", self.search_view),
+            self.list_path("methods", self.methods_view),
             *super().get_urls(),
         ]
 
@@ -155,6 +156,15 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
         from payments_integration.contrib.backoffice.admin.bulk_refund import BulkRefundPage  # noqa: PLC0415
 
         return BulkRefundPage(self, request).respond()
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
+        yield Tool(_("Payment methods"), url, post=False)
+
+    def methods_view(self, request: HttpRequest) -> HttpResponse:
+        from payments_integration.contrib.backoffice.admin.payment_methods import PaymentMethodsPage  # noqa: PLC0415
+
+        return PaymentMethodsPage(self, request).respond()
 
     def search_url(self, request: HttpRequest) -> str:
         from payments_integration.contrib.backoffice.admin.overview import search  # noqa: PLC0415
@@ -198,8 +208,10 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
             yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
+        from payments_integration.contrib.backoffice.admin.pay_again import MONEY_IS_BACK  # noqa: PLC0415
+
         yield from super().sentences(page, obj)
-        if obj.status in flows.MONEY_IS_BACK:
+        if obj.status in MONEY_IS_BACK:
             check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
             yield self._obstacle(obj) or check
 
@@ -277,6 +289,14 @@ class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
         "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
         "first_sent_at", "last_sent_at", "closed_at",
     )  # fmt: skip
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        # Show them only above the unfiltered first page.
+        if not request.GET and self.has_view_permission(request):
+            from payments_integration.contrib.backoffice.admin.attention import attention  # noqa: PLC0415
+
+            extra_context = {"pi_attention": attention(self, request), **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
 
 
 @instead(Event)
