@@ -91,6 +91,7 @@ class ReadOnlyAdmin(ListAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         obj = kwargs.get("obj")
+        context["pi_head"] = self.head_template
         if obj is not None:
             # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
             context["title"] = capfirst(str(self.opts.verbose_name))
@@ -162,7 +163,13 @@ class ReadOnlyAdmin(ListAdmin):
             (reverse("admin:index", current_app=site.name), gettext("Home")),
             (apps, opts.app_config.verbose_name),
         ]
-        common = {**site.each_context(request), "opts": opts, "crumbs": [*first, *crumbs], "media": self.media}
+        common = {
+            **site.each_context(request),
+            "opts": opts,
+            "crumbs": [*first, *crumbs],
+            "media": self.media,
+            "pi_head": self.head_template,
+        }
         return TemplateResponse(request, template, {**common, **context})
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:

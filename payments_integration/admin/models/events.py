@@ -18,7 +18,6 @@ from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Outcome, may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, EventState, StatusChange
@@ -119,7 +118,6 @@ class ReplayAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReplayAdmin):
-    menu_place = Place.TECHNICAL
     list_display = (
         "type_shown", "state_shown", "object_shown", "created_at", "source", "attempts", "account", "id",
     )  # fmt: skip
@@ -157,7 +155,7 @@ class EventAdmin(ReplayAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
-    """Status changes. They are not in the menu, because objects and events link to their changes."""
+    """Status changes. They are not in Django's menu, because objects and events link to their changes."""
 
     list_display = (
         "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",

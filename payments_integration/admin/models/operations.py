@@ -16,7 +16,6 @@ from payments_integration.admin.flows import decisions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.models import MIRRORS, Operation, OperationState
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ def _choices() -> list[tuple[str, StrOrPromise]]:
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
-    menu_place = Place.TECHNICAL
     list_display = (
         "operation_shown", "state_shown", "amount_shown", "person_shown", "reference_shown", "objects_shown",
         "actor_shown", "created_at", "account", "id",

@@ -21,7 +21,6 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.shared import columns, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import (
@@ -47,7 +46,6 @@ MORE_TOOLS: list[Callable[[AdminSite, HttpRequest, Payment], Iterable[Tool]]] = 
 
 @admin.register(Payment)
 class PaymentAdmin(MirrorAdmin):
-    menu_place = Place.PAYMENTS
     list_display = (
         "amount_shown", "state_shown", "payer_name", "reference_shown", "method_shown", "created_at", "account", "id",
     )  # fmt: skip

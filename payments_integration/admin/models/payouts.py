@@ -19,14 +19,12 @@ from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
 
 
 @admin.register(Payout)
 class PayoutAdmin(MirrorAdmin):
-    menu_place = Place.PAYOUTS
     list_display = (
         "amount_shown", "state_shown", "recipient_name", "reference_shown", "method_shown", "created_at",
         "refund_link", "account", "id",

@@ -18,7 +18,6 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Outcome, Tool, Weight, may
 from payments_integration.admin.shared.display import NO_SECRET
-from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import STYLES
 from payments_integration.enums import ActiveStatus
 from payments_integration.models import WebhookEndpoint
@@ -43,7 +42,6 @@ def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
 class WebhookEndpointAdmin(MirrorAdmin):
     """Endpoints. For each one, the list says if its secret is known."""
 
-    menu_place = Place.TECHNICAL
     list_display = ("url", "status_shown", "secret_shown", "secret_age", "created_at", "account", "id")
     list_filter = (filters.known("status", gettext_lazy("status"), ActiveStatus), filters.ACCOUNT)
     search_fields = ("id__startswith", "url__exact")

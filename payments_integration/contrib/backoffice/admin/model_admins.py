@@ -22,12 +22,12 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
-from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
 from payments_integration.contrib.backoffice.admin import chosen
 from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
+from payments_integration.contrib.backoffice.admin.menu import Entry, MenuAdmin, Place
 from payments_integration.contrib.backoffice.admin.sections.balances import BalanceSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferenceSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.payments import PaymentSectionsAdmin
@@ -106,6 +106,7 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 
 @instead(Payment)
 class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
+    menu_place = Place.PAYMENTS
     tabs = (
         chosen.in_status(pgettext_lazy("payments", "Paid"), PAID_PAYMENT_STATUSES),
         chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
@@ -180,6 +181,7 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
 
 @instead(Payout)
 class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
+    menu_place = Place.PAYOUTS
     list_filter = (*with_days(PayoutSectionsAdmin.list_filter), success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
@@ -224,6 +226,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
 
 @instead(Refund)
 class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
+    menu_place = Place.REFUNDS
     list_filter = (*with_days(RefundSectionsAdmin.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
@@ -237,6 +240,8 @@ class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
 
 @instead(DepositReference)
 class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin):
+    menu_place = Place.DEPOSITS
+    menu_label = _("Deposits")
     list_filter = with_days(DepositReferenceSectionsAdmin.list_filter)
     finds_terms = True
     search_help_text = _(
@@ -250,6 +255,7 @@ class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin)
 
 @instead(Balance)
 class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
+    menu_place = Place.BALANCES
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     class Media:
@@ -283,6 +289,7 @@ class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
 
 @instead(Operation)
 class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(operations.OperationAdmin.list_filter)
     export = (
         "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
@@ -301,6 +308,7 @@ class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
 
 @instead(Event)
 class BackOfficeEventAdmin(BackOfficeAdmin, events.EventAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(events.EventAdmin.list_filter)
     export = (
         "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
@@ -317,18 +325,30 @@ class BackOfficeStatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
 class BackOfficeWebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
     """The core's page, with chips above the list."""
 
+    menu_place = Place.TECHNICAL
+
 
 @instead(ReconciliationRun)
 class BackOfficeReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(reconciliation.ReconciliationRunAdmin.list_filter)
     export = (
         "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
         "started_at", "finished_at",
     )  # fmt: skip
 
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
+
+        if may_see_technical_state(self.admin_site, request):
+            url = display.page_url(self.admin_site, ReconciliationRun, "technical")
+            yield Entry(Place.TECHNICAL, _("Technical state"), url)
+        yield from super().menu_entries(request)
+
 
 @instead(Movement)
 class BackOfficeMovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+    menu_place = Place.CASH_BOOK
     list_filter = (
         movement_days("booked_on", "", _("booked on")),
         *(item for item in finance.MovementAdmin.list_filter if not isinstance(item, str)),
@@ -386,7 +406,7 @@ class NoteAdmin(ChosenAdmin):
 
 
 @admin.register(Todo)
-class TodoAdmin(ReadOnlyAdmin):
+class TodoAdmin(MenuAdmin):
     """The entry of the to-do list in the admin's menu. The rows of the list are computed."""
 
     menu_place = Place.TODO
