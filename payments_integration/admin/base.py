@@ -104,7 +104,11 @@ class ReadOnlyAdmin(ListAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         own = [self.object_path(button.name, self.button_view(button)) for button in self.buttons]
-        return [*own, *super().get_urls()]
+        urls = super().get_urls()
+        for url in urls:
+            # Django's pages too: a list's action may call receivers, and the add page may send a request.
+            outside_transactions(url.callback)
+        return [*own, *urls]
 
     def object_path(self, name: str, view: ObjectView) -> URLPattern:
         """Return the URL pattern of a page or button of one row. Its view runs outside transactions."""

@@ -10,11 +10,10 @@ from django.contrib import admin, messages
 from django.db import router, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import URLPattern
 from django.utils.translation import gettext_lazy as _, ngettext
 
 from payments_integration import inbox, wakeup
-from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
+from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Outcome, may
@@ -67,14 +66,6 @@ class ReplayAdmin(ReadOnlyAdmin):
             question=_("Every receiver is called again. A quarantined event is parsed again."),
         ),
     )
-
-    def get_urls(self) -> list[URLPattern]:
-        urls = super().get_urls()
-        for url in urls:
-            # The list's action replays rows, and receivers run outside transactions.
-            if url.name == self.url_name("changelist"):
-                outside_transactions(url.callback)
-        return urls
 
     def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "replay_event", obj)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
@@ -26,6 +26,7 @@ STYLES = ("payments_integration/dashboard.css",)
 ROWS = 25
 
 Cell = Callable[[Any], str]
+T = TypeVar("T")
 
 
 def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
@@ -34,6 +35,14 @@ def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
         account=obj.account, object_kind=obj.kind, object_id=obj.object_id
     )
     return rows
+
+
+def once(row: Any, name: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``, which is kept on the row under ``name``. The row lives for one request."""
+    kept: dict[str, Any] = row.__dict__
+    if name not in kept:
+        kept[name] = read()
+    return cast("T", kept[name])
 
 
 class Section:

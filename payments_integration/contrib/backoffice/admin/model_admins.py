@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
@@ -22,8 +22,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import STYLES, Page, Section
+from payments_integration.admin.shared.sections import STYLES, Page, Section, once
 from payments_integration.contrib.backoffice.admin import chosen
 from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
@@ -55,6 +54,8 @@ from payments_integration.models import (
     Refund,
     StatusChange,
     WebhookEndpoint,
+    payer_document,
+    payer_email,
 )
 
 AdminT = TypeVar("AdminT", bound=type[Any])
@@ -139,6 +140,17 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
             self.list_path("methods", self.methods_view),
             *super().get_urls(),
         ]
+
+    def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
+        found = super().get_lookups(request, term)
+        # The result of a search for an address reveals personal data, so it needs the permission to see such data.
+        if self.sees_personal(request):
+            email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
+            if "@" in email:
+                found.append(filters.Lookup(Q(payer_email=email)))
+            if document:
+                found.append(filters.Lookup(Q(payer_document=document)))
+        return found
 
     @admin.action(description=_("Refund selected payments"), permissions=["refund"])
     def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:

@@ -14,8 +14,7 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import Q, QuerySet
 
 from payments_integration import services
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import Page, about
+from payments_integration.admin.shared.sections import Page, about, once
 from payments_integration.models import (
     MIRRORS,
     Event,
