@@ -10,7 +10,6 @@ from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy
 
@@ -25,15 +24,12 @@ from payments_integration.admin.flows.forms import (
     BANK_ACCOUNT_FIELDS,
     MAX_TYPED,
     NEW_ACCOUNT,
-    SUGGEST_FROM,
     DestinationForm,
     Fact,
     KeyedForm,
-    Known,
     destination_facts,
     destination_in_words,
     example,
-    known_banks,
     method_in_full,
     money_input,
     parse_amount,
@@ -72,8 +68,8 @@ class PayoutForm(DestinationForm):
     method_code = forms.CharField(
         label=gettext_lazy("Method"),
         max_length=255,
-        widget=AdminTextInputWidget(attrs={"list": "pi-method-codes", "autocomplete": "off"}),
-        help_text=gettext_lazy("The code of a payment method that supports payouts. Those used before are suggested."),
+        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text=gettext_lazy("The code of a payment method that supports payouts."),
     )
     merchant_reference = forms.CharField(
         label=gettext_lazy("Merchant reference"),
@@ -237,18 +233,6 @@ class PayoutPage(ConfirmationPage):
     def crumbs(self) -> list[tuple[str, StrOrPromise]]:
         return [(self.admin.visible_list_url(self.request), _("Payouts")), ("", self.title)]
 
-    @property
-    def sees_recipients(self) -> bool:
-        """True if the user may see whom money went to."""
-        return self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
-
-    @cached_property
-    def newest(self) -> list[Payout]:
-        """The newest payouts, as far as the user may see them."""
-        rows = Payout.objects.order_by("-created_at", "-pk")
-        rows = rows.defer("metadata", "extra") if self.sees_recipients else rows.only("method_code", "country")
-        return list(rows[:SUGGEST_FROM])
-
     def context(self, form: KeyedForm) -> dict[str, Any]:
         # Not masked: the user typed the name, or may see it.
         person = display.text(form["holder_name"].value() or "")
@@ -260,11 +244,6 @@ class PayoutPage(ConfirmationPage):
             "title": title,
             "list_url": self.admin.visible_list_url(self.request),
             "balance_facts": self._balance_facts(),
-            "methods": [
-                Known(code, display.method_name(code), country)
-                for code, country in sorted({(row.method_code, row.country) for row in self.newest})
-            ],
-            "banks": known_banks(self.newest) if self.sees_recipients else [],
             "note": NEW_ACCOUNT,
         }
 

@@ -125,7 +125,10 @@ class PaymentAdmin(MirrorAdmin):
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, "refund")
-        return flows.RefundPage(self, request, payment).respond()
+        return self.refund_page(request, payment).respond()
+
+    def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
+        return flows.RefundPage(self, request, payment)
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
         yield from page.refunds(obj.refunds.all(), obj.object_id)

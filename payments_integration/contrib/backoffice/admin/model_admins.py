@@ -152,6 +152,11 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
                 found.append(filters.Lookup(Q(payer_document=document)))
         return found
 
+    def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
+        from payments_integration.contrib.backoffice.admin.suggestions import SuggestingRefundPage  # noqa: PLC0415
+
+        return SuggestingRefundPage(self, request, payment)
+
     @admin.action(description=_("Refund selected payments"), permissions=["refund"])
     def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
         from payments_integration.contrib.backoffice.admin import bulk_refund  # noqa: PLC0415
@@ -222,7 +227,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
             yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
-        from payments_integration.contrib.backoffice.admin.pay_again import MONEY_IS_BACK  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK  # noqa: PLC0415
 
         yield from super().sentences(page, obj)
         if obj.status in MONEY_IS_BACK:

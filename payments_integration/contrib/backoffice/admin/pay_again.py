@@ -7,11 +7,8 @@ payout is made, no matter how often such forms are confirmed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.admin import AdminSite
@@ -22,11 +19,12 @@ from django.utils.translation import gettext as _
 
 from payments_integration import conf, services
 from payments_integration.admin.flows.confirmation import Confirmation
-from payments_integration.admin.flows.forms import KeyedForm, destination_values
-from payments_integration.admin.flows.payout import PayoutForm, PayoutPage
+from payments_integration.admin.flows.forms import KeyedForm
+from payments_integration.admin.flows.payout import PayoutForm
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
+from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
 from payments_integration.contrib.backoffice.todo import WITHOUT_EFFECT, again_key
 from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
@@ -37,13 +35,6 @@ from payments_integration.payer.names import reason_text
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: The maximum of suggested recipients.
-_RECIPIENTS = 8
-#: The parameter with the id of a payout whose recipient is filled in. Addresses are logged, so it contains no personal
-#: data.
-RECIPIENT = "recipient"
-#: In these statuses, the money is back in the balance, as far as the provider says.
-MONEY_IS_BACK = (PayoutStatus.FAILED, PayoutStatus.RETURNED)
 #: The parameter with the id of the payout that is paid again. Addresses are logged, so it is no personal data.
 AGAIN = "again"
 
@@ -155,10 +146,8 @@ class PayAgainForm(PayoutForm):
     again = forms.CharField(required=False, max_length=255, widget=forms.HiddenInput)
 
 
-class PayAgainPage(PayoutPage):
-    """The page that creates a payout, filled in with a payout that did not arrive or with a recipient used before."""
-
-    template = "admin/payments_backoffice/payout.html"
+class PayAgainPage(SuggestingPayoutPage):
+    """The page that creates a payout, filled in with a payout that did not arrive."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         super().__init__(model_admin, request)
@@ -169,7 +158,7 @@ class PayAgainPage(PayoutPage):
         self.refused = ""
 
     def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
-        form = PayAgainForm(*args, **kwargs)
+        form = suggesting(PayAgainForm(*args, **kwargs))
         if self.first is not None and "account" in form.fields:
             # Offer only the payout's account: keys are unique within an account, so a key stops a second payout only
             # there.
@@ -183,23 +172,10 @@ class PayAgainPage(PayoutPage):
             self.first = None
             return {}
         if self.first is None:
-            chosen = self.seen(self.request.GET.get(RECIPIENT))
-            return {} if chosen is None else self.recipient(chosen)
+            return super().initial()
         amount = format_amount(self.first.amount, self.first.currency)
         known = {AGAIN: self.first.pk, "amount": amount, "merchant_reference": self.first.merchant_reference}
         return {**known, **self.recipient(self.first)}
-
-    def seen(self, pk: str | None) -> Payout | None:
-        """Return the payout with this id, if the user may see it."""
-        row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
-        return row if row is not None and self.admin.has_view_permission(self.request, row) else None
-
-    def recipient(self, row: Payout) -> dict[str, Any]:
-        """Return the recipient of a payout as form values. Only users who may see the bank account get it."""
-        sees = self.admin.sees_personal(self.request)
-        account = destination_values(row.destination) if sees else {}
-        names = ("account", "country", "currency", "method_code")
-        return {**{name: getattr(row, name) for name in names}, **account}
 
     def key(self) -> str:
         return super().key() if self.first is None else attempt(self.first)[0]
@@ -226,30 +202,11 @@ class PayAgainPage(PayoutPage):
     def context(self, form: KeyedForm) -> dict[str, Any]:
         context = super().context(form)
         if self.first is None:
-            # Show recipients only on an empty form, because choosing one reloads the page.
-            offers = self.sees_recipients and self.request.method != "POST"
-            recipients = list(islice(self._recipients(), _RECIPIENTS)) if offers else []
-            return {**context, "warning": self.refused, "recipients": recipients}
+            return {**context, "warning": self.refused}
         person = people.name(Page(self.admin.admin_site, self.request), self.first, "destination")
         words = _("Pay %(amount)s again to %(person)s") if person else _("Pay %(amount)s again")
         title = words % {"amount": format_money(self.first.amount, self.first.currency), "person": person}
-        return {**context, "title": title, "warning": self._what_happened(self.first)}
+        return {**context, "title": title, "warning": self._what_happened(self.first), "recipients": []}
 
     def _what_happened(self, first: Payout) -> str:
         return what_happened(self.admin.admin_site, first, personal=self.admin.sees_personal(self.request))
-
-    def _recipients(self) -> Iterator[tuple[str, str]]:
-        """Yield (name, URL) of the bank accounts that money last went to, unless their last payout came back."""
-        known = set()
-        for row in self.newest:
-            account = destination_values(row.destination)
-            where = (row.account, row.currency, row.country, account.get("bank_code"), account.get("account_number"))
-            if row.erased_at or row.refund_id or where in known or row.account not in conf.aliases():
-                continue
-            if "account_number" not in account or "holder_name" not in account:
-                continue
-            known.add(where)
-            if row.status in MONEY_IS_BACK:
-                continue
-            words = (account["holder_name"], account.get("bank_code"), account["account_number"], row.currency)
-            yield " · ".join(display.text(word) for word in words if word), f"?{urlencode({RECIPIENT: row.pk})}"
