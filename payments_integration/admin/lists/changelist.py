@@ -177,16 +177,17 @@ class ListAdmin(_ModelAdmin):
     def _list_column(self, name: Any) -> Any:
         """Return the column of a name in the list: an id can be copied, and a time has few words."""
         if name == "id":
-            return columns.copied(self.opts, name)
+            return columns.of_field(self.opts, name, display.copied)
         field = next((field for field in self.opts.concrete_fields if field.name == name), None)
-        return columns.short(self.opts, name) if isinstance(field, DateTimeField) else self._column(name)
+        is_time = isinstance(field, DateTimeField)
+        return columns.of_field(self.opts, name, display.short) if is_time else self._column(name)
 
     def _column(self, name: Any) -> Any:
         """Return the column of a name. Times and the account have columns of our own; any other name is unchanged."""
         fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateField)}
         if name == "account":
-            return columns.account(self.opts)
-        return columns.moment(self.opts, name) if name in fields else name
+            return columns.of_field(self.opts, name, conf.account_name)
+        return columns.of_field(self.opts, name, display.moment) if name in fields else name
 
     # Rows
 
