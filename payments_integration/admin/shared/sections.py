@@ -136,6 +136,7 @@ class Page(NamedTuple):
                 _("State"): lambda row: display.status(row.state, EventState),
             },
             search,
+            hides_none=True,
         )
 
     def operations(self, obj: Mirror) -> Iterable[Section]:
@@ -161,6 +162,7 @@ class Page(NamedTuple):
                 _("Asked by"): lambda row: display.actor(row.actor),
             },
             obj.object_id,
+            hides_none=True,
         )
 
     def refunds(self, rows: QuerySet[Refund], search: str) -> Iterable[Section]:
@@ -174,4 +176,5 @@ class Page(NamedTuple):
                 _("Status"): lambda row: display.status(row.status, Refund.Status),
             },
             search,
+            hides_none=True,
         )
