@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, URLPattern
 from django.utils.decorators import method_decorator
@@ -30,6 +31,8 @@ from payments_integration.enums import (
 from payments_integration.models import (
     Payment,
     RefundFigures,
+    payer_document,
+    payer_email,
     refunds_and_promises,
     rest_after,
 )
@@ -54,7 +57,9 @@ class PaymentAdmin(MirrorAdmin):
         "created_at",
     )
     search_fields = ("id__startswith", "merchant_reference__exact")
-    search_help_text = _("The beginning of an id, or a whole merchant reference")
+    search_help_text = _(
+        "The beginning of an id; the whole merchant reference, e-mail address or document of the payer"
+    )
     list_defer = ("next_action", "metadata", "extra", "checkout_url")
     personal: tuple[str, ...] = (
         "state_shown", "failure_reason_shown", "payer_name", "payer_shown", "next_action_shown", "metadata_shown",
@@ -108,6 +113,17 @@ class PaymentAdmin(MirrorAdmin):
     payer_shown = columns.fields("payer", _("payer"))
     next_action_shown = columns.fields("next_action", _("next action"))
     metadata_shown = columns.fields("metadata", _("metadata"))
+
+    def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
+        found = super().get_lookups(request, term)
+        # The result of a search for an address reveals personal data, so it needs the permission to see such data.
+        if self.sees_personal(request):
+            email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
+            if "@" in email:
+                found.append(filters.Lookup(Q(payer_email=email)))
+            if document:
+                found.append(filters.Lookup(Q(payer_document=document)))
+        return found
 
     def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "refund_payment", obj)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
@@ -54,8 +54,6 @@ from payments_integration.models import (
     Refund,
     StatusChange,
     WebhookEndpoint,
-    payer_document,
-    payer_email,
 )
 
 AdminT = TypeVar("AdminT", bound=type[Any])
@@ -140,17 +138,6 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
             self.list_path("methods", self.methods_view),
             *super().get_urls(),
         ]
-
-    def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
-        found = super().get_lookups(request, term)
-        # The result of a search for an address reveals personal data, so it needs the permission to see such data.
-        if self.sees_personal(request):
-            email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
-            if "@" in email:
-                found.append(filters.Lookup(Q(payer_email=email)))
-            if document:
-                found.append(filters.Lookup(Q(payer_document=document)))
-        return found
 
     def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
         from payments_integration.contrib.backoffice.admin.suggestions import SuggestingRefundPage  # noqa: PLC0415
