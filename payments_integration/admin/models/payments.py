@@ -132,10 +132,7 @@ class PaymentAdmin(MirrorAdmin):
         return may(request, "cancel_payment", obj)
 
     def get_urls(self) -> list[URLPattern]:
-        return [
-            self.object_path("refund", self.refund_view),
-            *super().get_urls(),
-        ]
+        return [self.object_path("refund", self.refund_view), *super().get_urls()]
 
     # An error report must not contain the bank account.
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
