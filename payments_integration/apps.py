@@ -25,6 +25,7 @@ class PaymentsIntegrationConfig(AppConfig):
         checks.register(app_checks.check_settings, checks.Tags.compatibility)
         checks.register(app_checks.check_database, checks.Tags.compatibility)
         checks.register(app_checks.check_handlers, checks.Tags.compatibility)
+        checks.register(app_checks.check_orders, checks.Tags.compatibility)
         checks.register(app_checks.check_webhook_urls, checks.Tags.urls)
         checks.register(app_checks.check_api, checks.Tags.security)
         checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)

@@ -59,8 +59,8 @@ ACTIONS: dict[Reason, str] = {
     "then press Replay",
     Reason.API_KEY_REFUSED: "correct the account's API_KEY, or get a new key from the provider",
     Reason.DATABASE: "start the database, or migrate it: manage.py migrate",
-    Reason.DELIVERIES_MISSING: "check the endpoint's URL, the project's routes (manage.py check), TLS and firewall: "
-    "events arrive by reconciliation only",
+    Reason.DELIVERIES_MISSING: "check the endpoint's URL and secret, the project's routes (manage.py check), TLS, "
+    "firewall and log: events arrive by reconciliation only",
     Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Technical state, Operations)",
     Reason.EVENTS_HELD: "see why reconciliation does not complete its window (admin: Reconciliation runs)",
     Reason.EVENTS_PENDING: _WORKER,

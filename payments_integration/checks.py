@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import ReferenceType
 
 from django.apps import apps
 from django.conf import settings
@@ -26,8 +27,9 @@ from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
+from payments_integration.payable.models import Payable
 from payments_integration.schedule import EXPIRES, LIMITS
-from payments_integration.signals import Reason
+from payments_integration.signals import Reason, event_received, status_changed
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
@@ -365,6 +367,29 @@ def check_handlers(**options: Any) -> Messages:
             )
 
 
+@_listed
+def check_orders(**options: Any) -> Messages:
+    """W031: a project has orders, and no handler learns that they are paid."""
+    orders = [model._meta.label for model in apps.get_models() if issubclass(model, Payable)]
+    if orders and not handlers.registered and not _has_receivers():
+        yield _warning(
+            "W031",
+            f"No handler is registered: {', '.join(sorted(orders))} does not learn that it is paid.",
+            hint="Decorate one with on_status in a module payment_handlers.py of an installed app. Silence this check "
+            "if your code asks is_paid() instead.",
+        )
+
+
+def _has_receivers() -> bool:
+    """Return True if code of the project receives the app's signals without a decorator."""
+    for signal in (event_received, status_changed):
+        for _key, held, *_ in signal.receivers:
+            receiver = held() if isinstance(held, ReferenceType) else held
+            if receiver is not None and not str(receiver.__module__).startswith(f"{ID}."):
+                return True
+    return False
+
+
 def _celery_app() -> Any:
     """Return the project's Celery app; None if it has none, or has not imported it."""
     # Not imported: a project that uses Celery has made its app by now.
@@ -547,12 +572,13 @@ def check_endpoints(databases: Collection[str] | None = None, **options: Any) ->
     registered = set(active.values_list("account", flat=True).distinct())
     for account in conf.current().ACCOUNTS.values():
         if account.alias not in registered and not account.webhook_secrets:
+            path = site_urls.webhook_path(account.alias) or "/payments/webhook/"
+            option = "" if account.alias == conf.DEFAULT_ACCOUNT else f" --account {account.alias}"
             yield _warning(
                 "W025",
                 f"No webhook endpoint of the account {account.alias} is known, and it has no WEBHOOK_SECRETS: no "
                 "delivery can arrive, so changes show minutes later.",
-                hint="Register the site's public address: manage.py payments_endpoints create "
-                "https://…/payments/webhook/ (with --account for another one than default).",
+                hint=f"Register the site's public address: manage.py payments_endpoints create https://…{path}{option}",
             )
 
 

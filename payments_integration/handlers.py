@@ -21,6 +21,9 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, TypeVar, overload
 
+from django.apps import apps
+
+from payments_integration import conf
 from payments_integration.enums import (
     EVENT_TYPES,
     ActiveStatus,
@@ -51,7 +54,10 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.models.base import Row
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import event_received, refuse_async, status_changed
+
+logger = get_logger(__name__)
 
 #: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
 _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
@@ -175,12 +181,23 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
         # Events that no receiver wants are done when they are applied.
         receiver.wants = wants  # type: ignore[attr-defined]
         receiver.database_only = database_only  # type: ignore[attr-defined]
-        registered.append((handler, None, patterns))
+        _register(handler, None, patterns)
         for sender in _senders(patterns):
             event_received.connect(receiver, sender=sender, weak=False, dispatch_uid=("on_event", handler, patterns))
         return handler
 
     return decorate
+
+
+def _register(handler: Callable[..., Any], model: type[Any] | None, names: tuple[str, ...]) -> None:
+    registered.append((handler, model, names))
+    if apps.ready and not conf.in_test_environment():
+        # A process that has not imported the module takes the handler's events for events that no handler wants.
+        logger.warning(
+            "The handler %s.%s came after the start: processes without its module skip it. Use payment_handlers.py",
+            getattr(handler, "__module__", "?"),
+            getattr(handler, "__qualname__", repr(handler)),
+        )
 
 
 def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str) -> None:
@@ -278,7 +295,7 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
 
         receiver.wants = wants  # type: ignore[attr-defined]
         receiver.database_only = database_only  # type: ignore[attr-defined]
-        registered.append((handler, model, statuses))
+        _register(handler, model, statuses)
         status_changed.connect(receiver, sender=model, weak=False, dispatch_uid=("on_status", handler, statuses))
         return handler
 

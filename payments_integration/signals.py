@@ -192,14 +192,14 @@ class Cause:
     at: datetime | None = None
     #: Returns the same whenever receivers run for it, also after a restored backup. None: not known.
     name: Callable[[], str] | None = None
-    #: For each call that receivers have made, the marks of its repetitions.
-    calls: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    #: For each call that receivers have made, the marks and keys of its repetitions.
+    calls: dict[str, list[tuple[Callable[[], None], str]]] = field(default_factory=dict)
 
-    def key(self, call: str, connection: BaseDatabaseWrapper) -> str:
+    def key(self, call: str, connection: BaseDatabaseWrapper, is_recorded: Callable[[str], bool]) -> str:
         """Return a key for a call that has none, so that receivers that run again do not move money again.
 
-        ``call`` stands for the function and its arguments, ``connection`` is where it is recorded. Returns "" if the
-        cause has no name.
+        ``call`` stands for the function and its arguments, ``connection`` is where it is recorded, and ``is_recorded``
+        tells if a key is. Returns "" if the cause has no name.
         """
         if self.name is None:
             return ""
@@ -210,12 +210,14 @@ class Cause:
         made = self.calls.get(call, [])
         if connection.in_atomic_block:
             # A call that was rolled back and is made again is the same call.
+            # ``transaction.savepoint_rollback()``, and SQL, leave the mark.
             kept = {id(registered[1]) for registered in connection.run_on_commit}
-            made = [each for each in made if id(each) in kept]
+            made = [each for each in made if id(each[0]) in kept and is_recorded(each[1])]
             connection.on_commit(mark)
-        self.calls[call] = [*made, mark]
-        parts = [self.name(), call, len(self.calls[call])]
-        return f"handler-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+        parts = [self.name(), call, len(made) + 1]
+        key = f"handler-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+        self.calls[call] = [*made, (mark, key)]
+        return key
 
 
 _cause: ContextVar[Cause | None] = ContextVar("payments_integration_cause", default=None)

@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, telemetry, wakeup
 from payments_integration.db.encryption import DecryptionError
+from payments_integration.db.sessions import has_hidden_transaction
 from payments_integration.db.transactions import RetryDeadline, is_nested
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
@@ -51,9 +52,10 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         body = _read_body(request, settings.MAX_WEBHOOK_BYTES)
         signature = request.META.get(_SIGNATURE, "")
         _verify(account, body, signature)
-        if is_nested(router.db_for_write(Event)):
+        using = router.db_for_write(Event)
+        if is_nested(using) or has_hidden_transaction(connections[using]):
             return _refused_within(account)
-        deadline = RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event))
+        deadline = RetryDeadline(started + _STORE_SECONDS, using=using)
         with telemetry.during(telemetry.Delivery(account)), deadline:
             # What is from before the first contact is history: it is stored and not dispatched.
             projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
@@ -147,13 +149,18 @@ def _verify(account: str, body: bytes, signature: str) -> None:
 def _refused_within(account: str) -> HttpResponse:
     # It would be committed after the 200, or never.
     logger.error(
-        "A delivery came inside a transaction, which a middleware has opened: exempt the webhook URL from it",
+        "A delivery came inside a transaction: a middleware has opened it (exempt the webhook URL), or SQL such as "
+        "BEGIN or SET autocommit = 0 has left it open",
         extra={"account": account},
     )
     return _refused(account, 503, "in_transaction")
 
 
 def _refused(account: str, status: int, reason: str) -> HttpResponse:
+    if reason in ("database", "in_transaction"):
+        # Django closes the connection after this request. If other code has left its session in a bad state, such as
+        # read-only or in a transaction, the thread would refuse each later delivery as well.
+        connections[router.db_for_write(Event)].close_at = time.monotonic()
     telemetry.happened(telemetry.Refused(account, reason))
     return HttpResponse(status=status)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration.exceptions import ApiError, NoAnswer, PaymentsError, request_id_of
+from payments_integration.exceptions import ApiError, IdempotencyMismatch, NoAnswer, PaymentsError, request_id_of
 from payments_integration.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def explain(error: PaymentsError | ValidationError) -> str:
     if isinstance(error, ValidationError):
         return " ".join(error.messages)
     logger.warning("A payer could not pay: %s", error, extra={"request_id": request_id_of(error)})
+    if isinstance(error, IdempotencyMismatch):  # trying again changes nothing, and the first call may be paid
+        return _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
     if isinstance(error, NoAnswer | ApiError):
         return _("We cannot reach the payment provider just now. Please try again in a moment.")
     otherwise = _("The payment could not be set up. Nothing was charged; please try again.")

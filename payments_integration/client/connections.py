@@ -124,6 +124,9 @@ class _Response(http.client.HTTPResponse):
 
 class _Connection(HTTPConnection):
     response_class = _Response
+    #: A project that debugs its requests sets this in http.client, for the whole process. Then Python would print each
+    #: request, with the API key and the payer.
+    debuglevel = 0
     #: On the monotonic clock.
     idle_since = 0.0
     _is_used = False

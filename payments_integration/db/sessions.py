@@ -1,4 +1,4 @@
-"""Set back what the project's code changed for the whole session of a connection."""
+"""Notice, and set back, what the project's code changed for the whole session of a connection."""
 
 from __future__ import annotations
 
@@ -10,24 +10,60 @@ from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
 _SILENT = "_payments_integration_silent_session"
+#: libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
+_POSTGRES_OPEN = (2, 3)
 
 
-def restore_time_zone(connection: BaseDatabaseWrapper) -> None:
-    """Set back the time zone of PostgreSQL's session, which ``SET TIME ZONE`` in a handler or a view leaves changed.
+def restore_session(connection: BaseDatabaseWrapper) -> None:
+    """Set back what a handler or a view left changed: on PostgreSQL time zone, DateStyle and encoding, else encoding.
 
     PostgreSQL answers times in that zone, and Django takes them for times in its own: a newer event would look older.
-    The server reports each change to its client, so this costs no statement.
+    With another encoding PostgreSQL refuses texts, and their events go to quarantine; MariaDB stores them garbled.
+    Both servers report each change to their client, so this costs no statement.
     """
     session: Any = connection.connection
-    if connection.vendor != "postgresql" or session is None or vars(connection).get(_SILENT) is session:
+    if session is None or vars(connection).get(_SILENT) is session:
         return
-    found = session.info.parameter_status("TimeZone")
-    if not found or found == connection.timezone_name:
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('TimeZone', %s, false)", [connection.timezone_name])
-    if session.info.parameter_status("TimeZone") == found:
-        # A pooler in between reports no changes. Do not send the statement again.
-        vars(connection)[_SILENT] = session
+    if connection.vendor == "postgresql":
+        # As Django and psycopg need them.
+        for name, usual in (("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")):
+            found = session.info.parameter_status(name)
+            if not found or found.partition(",")[0] == usual:
+                continue
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
+            _note(connection, name, found, session.info.parameter_status(name))
+    elif connection.vendor == "mysql" and hasattr(session, "character_set_name"):
+        found, usual = session.character_set_name(), connection.settings_dict["OPTIONS"].get("charset", "utf8mb4")
+        if found != usual:
+            with connection.wrap_database_errors:
+                session.set_character_set(usual)
+            _note(connection, "The encoding", found, session.character_set_name())
+
+
+def _note(connection: BaseDatabaseWrapper, name: str, found: str, now: str) -> None:
+    if now == found:
+        # A pooler in between reports no changes, or the name has another spelling. Do not send the statement again.
+        vars(connection)[_SILENT] = connection.connection
     else:
-        logger.warning("The time zone of the database session was %s; it is set back", found)
+        logger.warning("%s of the database session was %s; it is set back", name, found)
+
+
+def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Return True if the next statement joins a transaction that Django does not know of, and so is not committed.
+
+    ``BEGIN`` as SQL, ``SET autocommit = 0`` or the driver's own autocommit leave one open, also for the next requests
+    of the thread. MariaDB's driver does not tell of ``BEGIN``. Costs no statement.
+    """
+    session: Any = connection.connection
+    if session is None or connection.in_atomic_block or not connection.autocommit:
+        return False
+    match connection.vendor:
+        case "postgresql":
+            return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
+        case "sqlite":
+            return session.in_transaction or getattr(session, "isolation_level", None) is not None
+        case "mysql":
+            # Not every driver has it.
+            return hasattr(session, "get_autocommit") and not session.get_autocommit()
+    return False

@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
-from payments_integration.db.sessions import restore_time_zone
+from payments_integration.db.sessions import has_hidden_transaction, restore_session
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
@@ -78,7 +78,7 @@ def repeatable(
         nonlocal callbacks
         callbacks = Callbacks(connection, about)
         if is_outermost:
-            restore_time_zone(connection)
+            restore_session(connection)
         with transaction.atomic(using=using, durable=durable):
             result = function()
             if connection.needs_rollback:
@@ -112,7 +112,8 @@ def is_nested(using: str) -> bool:
 def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
-    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it.
+    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it. Raises
+    TransactionManagementError if the project's code has begun a transaction without Django.
     """
     connection = connections[using]
 
@@ -125,10 +126,16 @@ def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None
     if then is not None or connection.in_atomic_block:
         # If a transaction is open, a test case opened it; ``durable`` refuses any other.
         repeatable(insert, using=using, durable=True, lost_races=False)
+    elif has_hidden_transaction(connection):
+        raise TransactionManagementError(
+            "the project's code has begun a transaction without Django, so the row would not be committed"
+        )
     else:
+        restore_session(connection)
         # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.
         _retry(insert, using=using)
-        if not connection.autocommit:
+        # MariaDB's driver does not tell if BEGIN as SQL has opened a transaction.
+        if not connection.autocommit or connection.vendor == "mysql":
             connection.commit()
     row._state.adding, row._state.db = False, using
 
@@ -316,7 +323,7 @@ def in_transaction() -> bool:
     connection = connections[ledger_database()]
     if not connection.in_atomic_block:
         # With autocommit off, every statement opens a transaction that only the caller ends.
-        return not connection.get_autocommit()
+        return not connection.get_autocommit() or has_hidden_transaction(connection)
     return is_nested(connection.alias)
 
 
@@ -331,7 +338,16 @@ def refuse_transaction(function: str) -> None:
             "ATOMIC_REQUESTS that needs the answer, such as a checkout_url, is decorated with "
             "django.db.transaction.non_atomic_requests, and a middleware that opens a transaction must leave its path "
             "out. A change whose answer can come later is handed to services.defer, which sends it after the "
-            "transaction commits."
+            "transaction commits. A transaction may also be left open by SQL, such as BEGIN or SET autocommit = 0."
+        )
+
+
+def refuse_hidden_transaction() -> None:
+    """Raise TransactionRefused in a transaction that Django does not know of: the record would not belong to it."""
+    if has_hidden_transaction(connections[ledger_database()]):
+        raise TransactionRefused(
+            "services.defer is called in a transaction that was begun without Django, by SQL such as BEGIN or SET "
+            "autocommit = 0, and its record would not belong to it. Use transaction.atomic()."
         )
 
 

@@ -18,13 +18,14 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from django.db import Error as AnyDatabaseError, OperationalError, transaction
+from django.db import Error as AnyDatabaseError, OperationalError, connections, transaction
 from django.db.models import Min, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, telemetry
 from payments_integration.db import statements
 from payments_integration.db.claims import new_token
+from payments_integration.db.sessions import restore_session
 from payments_integration.db.transactions import (
     drop_if_broken,
     is_transient,
@@ -95,6 +96,7 @@ def pages(account: str | None, using: str, deadline: float | None) -> Iterator[P
     for model, when in ((Event, "created_at"), (StatusChange, "at")):
         place: tuple[Any, Any] | None = None
         while not stopping.is_over(deadline):
+            restore_session(connections[using])
             size = min(size, most)
             started = time.monotonic()
             rows = next_items(model, when, account, place, size, using)

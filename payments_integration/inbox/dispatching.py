@@ -155,7 +155,7 @@ def _dispatch_next(page: Page, work: Work) -> bool:
     except OperationalError as error:
         if not is_transient(error):
             raise
-        logger.info("Dispatch of %s is postponed: %s", work.row, type(error).__name__, extra=ids_of(item))
+        logger.info("Dispatch of %s is postponed: %s", item, type(error).__name__, extra=ids_of(item))
         release(page, work, first_wait())
         return False
     except AnyDatabaseError:
@@ -169,7 +169,7 @@ def _dispatch_next(page: Page, work: Work) -> bool:
 
 def _record_failure(page: Page, work: Work, item: Item, error: BaseException, **values: Any) -> None:
     """Count the failure and release the object, after the rollback."""
-    logger.error("A receiver failed for %s", item.pk, exc_info=error, extra=ids_of(item))
+    logger.error("A receiver failed for %s", item, exc_info=error, extra=ids_of(item))
     drop_if_broken(page.using)
 
     def record() -> Failure | None:

@@ -189,6 +189,8 @@ class Worker:
                 raise
             except Exception as error:
                 _report(error)  # the schedule tries again; the other accounts have their turns
+                # A handler may have changed the session, such as its search_path: each later pass would fail as well.
+                _close_connections()
                 continue
             if is_more:
                 self._woken[account] = None

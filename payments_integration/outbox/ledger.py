@@ -8,6 +8,7 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -234,8 +235,14 @@ def with_key_of_cause(intent: Intent) -> Intent:
     because = cause()
     if because is None or intent.idempotency_key:
         return intent
-    key = because.key(_arguments_hash(intent), connections[ledger_database()])
+    using = ledger_database()
+    is_recorded = partial(_is_recorded, using)
+    key = because.key(_arguments_hash(intent), connections[using], is_recorded)
     return dataclasses.replace(intent, idempotency_key=key)
+
+
+def _is_recorded(using: str, key: str) -> bool:
+    return statements.is_there(Operation, using, idempotency_key=key)
 
 
 def is_same_call(operation: Operation, intent: Intent) -> bool:

@@ -13,7 +13,12 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf, permissions, projection, wakeup
 from payments_integration.client import LatestAnswer, get_client
 from payments_integration.db.claims import ClaimLost
-from payments_integration.db.transactions import in_transaction, ledger_database, refuse_transaction_elsewhere
+from payments_integration.db.transactions import (
+    in_transaction,
+    ledger_database,
+    refuse_hidden_transaction,
+    refuse_transaction_elsewhere,
+)
 from payments_integration.exceptions import (
     IdempotencyMismatch,
     NoAnswer,
@@ -83,6 +88,7 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     precondition = operations.CALLS[intent.operation].precondition(intent)
     if precondition is not None and not precondition.when_deferred:
         precondition = None
+    refuse_hidden_transaction()
     within = in_transaction()
     if not within:
         refuse_transaction_elsewhere()

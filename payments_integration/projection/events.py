@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -98,9 +98,12 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
     objects = _lock(batch)
+    absent = [key for key, item in objects.items() if item.row is None]
     named = [name for _, resource in batch for name in _named(resource)]
-    now_at, owners = _times_and_owners((event.account for event, _ in batch), named)
-    owners |= {(kind, pk): item.row.account for (kind, _, pk), item in objects.items() if item.row is not None}
+    now_at, owners = _times_and_owners((event.account for event, _ in batch), [*named, *absent])
+    for key in absent:
+        objects[key].is_locked_elsewhere = key in owners
+    owners |= {key: item.row.account for key, item in objects.items() if item.row is not None}
     _note_erased(batch, objects)
     applied = BatchResult()
     refreshes: dict[ObjectKey, str] = {}
@@ -132,7 +135,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
-        owners[event.object_kind, event.object_id] = event.account
+        owners[_key(event)] = event.account
     applied.new_status = _save(objects.values())
     request_refreshes(refreshes, awaited=awaited)
     return applied
@@ -169,10 +172,10 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     return ""
 
 
-def _named(resource: schemas.AnyResource) -> list[tuple[str, str]]:
-    """Return kind and id of each other object that this one names, such as a refund's payment."""
+def _named(resource: schemas.AnyResource) -> list[_RowKey]:
+    """Return the key of each other object that this one names, such as a refund's payment."""
     named = _references(rows.KIND_OF[type(resource)])
-    return [(kind, object_id) for name, kind in named if (object_id := getattr(resource, name))]
+    return [(kind, "", object_id) for name, kind in named if (object_id := getattr(resource, name))]
 
 
 @cache
@@ -183,29 +186,29 @@ def _references(kind: str) -> list[tuple[str, str]]:
 
 
 def _times_and_owners(
-    accounts: Iterable[str], objects: Iterable[tuple[str, str]]
-) -> tuple[dict[str, datetime], dict[tuple[str, str], str]]:
-    """Return the provider's present time by account, and the account of each mirrored object by kind and id.
+    accounts: Iterable[str], objects: Iterable[_RowKey]
+) -> tuple[dict[str, datetime], dict[_RowKey, str]]:
+    """Return the provider's present time by account, and the account of each of these objects that is mirrored.
 
     Takes one statement.
     """
-    names, ids = set(accounts), defaultdict(set)
-    for kind, object_id in objects:
-        ids[kind].add(object_id)
+    names, keys = set(accounts), defaultdict(set)
+    for key in objects:
+        keys[key[0]].add(key)
     found = AccountState.objects.filter(account__in=names).values_list(
         "account", Value("", CharField()), Value("", CharField()), "clock_offset"
     )
     mirrored = [
         MIRRORS[kind]
-        ._default_manager.filter(pk__in=wanted)
-        .values_list("account", Value(kind, CharField()), "pk", Value(0.0, FloatField()))
-        for kind, wanted in sorted(ids.items())
+        ._default_manager.filter(_identity(MIRRORS[kind], wanted))
+        .values_list("account", Value(kind, CharField()), _id_field(kind), Value(0.0, FloatField()))
+        for kind, wanted in sorted(keys.items())
     ]
     offsets: dict[str, float] = {}
-    owners: dict[tuple[str, str], str] = {}
+    owners: dict[_RowKey, str] = {}
     for account, kind, object_id, offset in found.union(*mirrored, all=True) if mirrored else found:
         if kind:
-            owners[kind, object_id] = account
+            owners[kind, _scope(kind, account), object_id] = account
         else:
             offsets[account] = offset
     return {account: time_by(offsets.get(account)) for account in names}, owners
@@ -223,11 +226,15 @@ def _note_erased(batch: list[tuple[Event, Any]], objects: dict[_RowKey, _Object]
 
 
 def _key(event: Event) -> _RowKey:
-    scope = event.account if event.object_kind == Kind.BALANCE else ""
-    return (event.object_kind, scope, event.object_id)
+    return (event.object_kind, _scope(event.object_kind, event.account), event.object_id)
+
+
+def _scope(kind: str, account: str) -> str:
+    return account if kind == Kind.BALANCE else ""
 
 
 def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
+    """Return the batch's objects with their rows, locked. Without a row are new ones and what is locked elsewhere."""
     objects = {_key(event): _Object(row=None) for event, _ in batch}
     for kind, model in MIRRORS.items():
         keys = [key for key in objects if key[0] == kind]
@@ -239,25 +246,22 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
             if item is not None:
                 item.row = row
                 item.first_status, item.first_at = rows.status_of(row), row.state_at
-        missing = [key for key in keys if objects[key].row is None]
-        if missing:
-            # Absent, or skipped because another transaction has locked it.
-            for row in model._default_manager.filter(_identity(model, missing)):
-                item = objects.get(_row_key(row))
-                # The query for balances may also return rows that this transaction has already locked.
-                if item is not None and item.row is None:
-                    item.is_locked_elsewhere = True
     return objects
 
 
-def _identity(model: type[Any], keys: list[_RowKey]) -> Q:
+def _identity(model: type[Any], keys: Collection[_RowKey]) -> Q:
+    """Match the rows with these keys, and other balances of the same accounts and currencies."""
     if model is Balance:
         return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
     return Q(pk__in=[key[2] for key in keys])
 
 
+def _id_field(kind: str) -> str:
+    return "currency" if kind == Kind.BALANCE else "pk"
+
+
 def _row_key(row: Mirror) -> _RowKey:
-    return (row.kind, row.account if isinstance(row, Balance) else "", row.object_id)
+    return (row.kind, _scope(row.kind, row.account), row.object_id)
 
 
 def _save(objects: Iterable[_Object]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 
@@ -26,8 +27,10 @@ class _Contained(logging.LoggerAdapter[logging.Logger]):
             # The caller is one frame up.
             self.logger.log(level, msg, *args, stacklevel=2, **kwargs)
         except Exception:
-            if logging.raiseExceptions and sys.stderr is not None:
-                traceback.print_exc()
+            # A daemon may have closed stderr. Then even Python's own handlers raise.
+            with suppress(Exception):
+                if logging.raiseExceptions and sys.stderr is not None:
+                    traceback.print_exc()
 
 
 def get_logger(name: str) -> logging.LoggerAdapter[logging.Logger]:

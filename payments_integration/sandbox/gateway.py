@@ -16,7 +16,7 @@ from .common_rules import RateLimiter, bearer_token, idempotency_key, json_objec
 from .faults import Fault, apply_fault
 from .operations import BODILESS, OPERATIONS, Call
 from .project import ProjectState
-from .protocol import ApiError, ApiRequest, ApiResponse, Json, encode_json, error_response
+from .protocol import MESSAGES, ApiError, ApiRequest, ApiResponse, Json, encode_json, error_response
 from .resources import new_id
 
 LOG_SIZE: Final = 100_000
@@ -130,7 +130,11 @@ class Gateway:
     def _authenticate(self, api_key: str | None) -> tuple[ProjectState, str]:
         project = None if api_key is None else self._host.project_with_key(api_key)
         if project is None or api_key is None:
-            raise ApiError("api_key_invalid", headers={"WWW-Authenticate": "Bearer"})
+            message = (
+                f"{MESSAGES['api_key_invalid']} Start the sandbox with --api-key, or add the key of a further account "
+                "with POST /_sandbox/projects."
+            )
+            raise ApiError("api_key_invalid", message, headers={"WWW-Authenticate": "Bearer"})
         if not project.keys[api_key]:
             raise ApiError("api_key_revoked", headers={"WWW-Authenticate": "Bearer"})
         return project, api_key

@@ -93,8 +93,8 @@ class Validator:
         if not isinstance(value, str):
             self.fail(name, _("This must be text."))
             return ""
-        # A TextChoices member or a safe string becomes plain text.
-        plain = str(value)
+        # A safe string or a member of an enum becomes plain text. ``str(…)`` would be "Kind.CARD" for some enums.
+        plain = str.__str__(value)
         if not plain.strip():
             self.fail(name, _("This must not be blank."), "blank")
         elif len(plain) > max_length:
@@ -125,14 +125,14 @@ class Validator:
         """Return one of ``options``. Returns "" for None if it is not required."""
         if value is None and not required:
             return ""
-        if not isinstance(value, str) or str(value) not in options:
+        if not isinstance(value, str) or value not in options:
             self.fail(
                 name,
                 _("This must be one of %(options)s.") % {"options": ", ".join(options)},
                 "invalid_choice",
             )
             return ""
-        return str(value)
+        return str.__str__(value)
 
     def amount(self, name: str, value: object, currency: object = None) -> int:
         """Return an amount in minor units: an int above zero, within int64; never a bool, a float or text.
@@ -209,7 +209,7 @@ class Validator:
             elif "\x00" in key + text or not _is_utf8(key + text):
                 self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
             else:
-                found[str(key)] = str(text)
+                found[str.__str__(key)] = str.__str__(text)
                 continue
             break
         return found
@@ -224,7 +224,7 @@ class Validator:
         if not IDEMPOTENCY_KEY.fullmatch(value):
             self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
             return ""
-        return str(value)
+        return str.__str__(value)
 
     def actor(self, name: str, value: object) -> str:
         """Return who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""

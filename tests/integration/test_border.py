@@ -117,7 +117,35 @@ def test_a_handler_that_sets_the_time_zone_makes_no_newer_event_look_older(caplo
             inbox.process()
             inbox.dispatch()
     assert Payment.objects.get().status == factories.life(name)[2]["data"]["status"]
-    assert "The time zone of the database session was Asia/Tokyo; it is set back" in caplog.messages
+    assert "TimeZone of the database session was Asia/Tokyo; it is set back" in caplog.messages
+
+
+SETTINGS = {
+    "postgresql": ["client_encoding = 'LATIN1'", "client_encoding = 'SQL_ASCII'", "datestyle = 'German'"],
+    "mysql": ["NAMES latin1", "SESSION character_set_client = latin1", "CHARACTER SET latin1"],
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.get(connection.vendor, []))
+def test_a_handler_that_prepares_an_export_garbles_no_text_and_sends_no_event_to_quarantine(setting: str) -> None:
+    def export(event: Event, **kwargs: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {setting}")
+
+    with connected(export):
+        for number in range(3):
+            for name in NAMES[:2]:
+                item = factories.life(name)[number]
+                item["data"]["merchant_reference"] = f"camión {name} \N{DELIVERY TRUCK}"
+                inbox.receive("default", factories.body(item))
+            inbox.process()
+            inbox.dispatch()
+    connection.close()
+    assert set(Event.objects.values_list("state", "error")) == {("done", "")}
+    status = factories.life("pay_1")[2]["data"]["status"]
+    assert set(Payment.objects.values_list("status", "merchant_reference")) == {
+        (status, f"camión {name} \N{DELIVERY TRUCK}") for name in NAMES[:2]
+    }
 
 
 @pytest.mark.case(119)

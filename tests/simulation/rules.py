@@ -332,6 +332,12 @@ MUTANTS = (
         _DEFERRED,
         "_send_deferred(operation.pk)",
     ),
+    _one(
+        "a handler's call whose savepoint is rolled back is another call when it is made again",
+        "signals.py",
+        "            made = [each for each in made if id(each) in kept]\n",
+        "",
+    ),
     Mutant(
         "the refundable rest is computed before the lock",
         (

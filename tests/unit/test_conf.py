@@ -32,14 +32,17 @@ from payments_integration.checks import (
     check_deployment,
     check_handlers,
     check_keys,
+    check_orders,
     check_settings,
     check_webhook_urls,
 )
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, EXPIRES, beat_schedule
+from payments_integration.signals import event_received, status_changed
 from tests.databases import POSTGRES
 from tests.factories.receivers.models import ReceiverCall
+from tests.unit.payable.payables import Order
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
@@ -747,6 +750,28 @@ def test_a_handler_for_an_unknown_event_type_or_status_is_a_warning(monkeypatch:
     assert "'succeded', which is not a status of Payment" in messages[0]
     assert "'paymnt.*'" in messages[1]
     assert "**kwargs" in messages[2]
+
+
+def test_orders_that_no_handler_follows_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    monkeypatch.setattr(apps, "get_models", lambda: [Payment, Order])
+
+    def follow(**kwargs: Any) -> None: ...
+
+    (warning,) = check_orders()
+    assert warning.id == "payments_integration.W031"
+    assert warning.msg.startswith(f"No handler is registered: {Order._meta.label} ")
+    for signal in (event_received, status_changed):
+        signal.connect(follow, sender=Payment)
+        try:
+            assert check_orders() == []
+        finally:
+            signal.disconnect(follow, sender=Payment)
+    handlers.registered.append((follow, Payment, ("succeeded",)))
+    assert check_orders() == []
+    handlers.registered.clear()
+    monkeypatch.setattr(apps, "get_models", lambda: [Payment])
+    assert check_orders() == []
 
 
 @pytest.mark.parametrize("signal", [pre_save, post_save])

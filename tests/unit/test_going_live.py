@@ -40,7 +40,8 @@ def test_an_account_without_an_endpoint_and_a_secret_is_reported(accounts: Any) 
     found = check_endpoints(databases=["default"])
     assert {message.id for message in found} == {"payments_integration.W025"}
     assert [re.search(r"of the account (\w+)", message.msg)[1] for message in found] == ["default", "deleted"]  # type: ignore[index]
-    assert "payments_endpoints create" in str(found[0].hint)
+    assert str(found[0].hint).endswith("payments_endpoints create https://…/payments/webhook/")
+    assert str(found[1].hint).endswith("create https://…/payments/webhook/deleted/ --account deleted")
     assert check_endpoints(databases=[]) == []
 
 

@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.test.utils import isolate_apps
 
-from payments_integration import handlers, inbox
+from payments_integration import conf, handlers, inbox
 from payments_integration.models import Balance, Event, EventState, Payment
 from payments_integration.signals import SynchronousSignal, attention, event_received, status_changed
 from tests import factories
@@ -52,6 +54,29 @@ def test_async_handlers_are_refused_when_they_are_registered(name: str, monkeypa
     assert handlers.registered == []
     assert not event_received.has_listeners(Payment)
     assert not status_changed.has_listeners(Payment)
+
+
+@pytest.mark.promise(6)
+def test_a_handler_that_only_some_processes_import_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one in ``views.py``, which no worker imports."""
+    monkeypatch.setattr(handlers, "registered", [])
+    monkeypatch.setattr(conf, "in_test_environment", lambda: False)
+
+    def deliver(instance: Any, **kwargs: Any) -> None: ...
+
+    connected = mock.Mock()
+    monkeypatch.setattr(status_changed, "connect", connected)
+    monkeypatch.setattr(apps, "ready", False)
+    handlers.on_status(Payment, "succeeded")(deliver)
+    assert caplog.messages == []
+    monkeypatch.setattr(apps, "ready", True)
+    handlers.on_status(Payment, "succeeded")(deliver)
+    [message] = caplog.messages
+    assert f"{__name__}.{deliver.__qualname__}" in message
+    assert "payment_handlers.py" in message
+    assert connected.call_count == 2
 
 
 def test_a_handler_with_a_yield_is_refused() -> None:

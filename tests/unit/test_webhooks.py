@@ -214,6 +214,9 @@ class TestDown:
         with connection.execute_wrapper(refuse):
             assert post(client).status_code == 503
         assert not Event.objects.exists()
+        # The session may be in a bad state: Django closes it after the request.
+        assert connection.close_at is not None
+        assert connection.close_at <= time.monotonic()
 
     @pytest.mark.case(86)
     def test_a_key_store_that_is_down_is_answered_503(self, client: Client) -> None:

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, ProgrammingError
 
 from payments_integration import inbox, reconciliation, services, telemetry, wakeup
 from payments_integration.apps import _on_wake, _publisher
@@ -231,6 +231,21 @@ def test_work_that_a_pass_leaves_is_put_off_and_new_work_is_not(
     for _ in range(10):
         worker._turn()
     assert len(done) == passes
+
+
+def test_after_a_pass_that_failed_the_worker_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a session that a handler has changed, such as its search_path, would fail every later pass."""
+    worker, closed = Worker(["default"], is_every_account=True, poll_seconds=0.0), []
+
+    def process_due(account: str, **_: Any) -> bool:
+        raise ProgrammingError('relation "payments_integration_event" does not exist')
+
+    monkeypatch.setattr(reconciliation, "process_due", process_due)
+    monkeypatch.setattr(reconciliation, "waiting_work", lambda: {("default", "apply")})
+    monkeypatch.setattr(worker, "_listens", False)
+    monkeypatch.setattr("payments_integration.management.worker._close_connections", lambda: closed.append(True))
+    worker._turn()
+    assert closed == [True]
 
 
 def test_outside_the_main_thread_nothing_stays_asked_to_stop() -> None:

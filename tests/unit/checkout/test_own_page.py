@@ -19,7 +19,7 @@ from django.utils import timezone, translation
 from payments_integration import checkout, services
 from payments_integration.checkout import attempts, payment_methods
 from payments_integration.enums import Kind, MethodFamily
-from payments_integration.exceptions import NoAnswer, ProviderError
+from payments_integration.exceptions import IdempotencyMismatch, NoAnswer, ProviderError
 from payments_integration.models import StatusChange
 from payments_integration.payable import OrderStatus, decide_status
 from payments_integration.schemas import PaymentMethod
@@ -120,6 +120,7 @@ class TestRefusals:
             (ProviderError("x", status_code=422, code="method_not_available"), "not available just now"),
             (ProviderError("x", status_code=422, code="new_code"), "Nothing was charged"),
             (NoAnswer("nothing was sent"), "cannot reach the payment provider"),
+            (IdempotencyMismatch("another call's key"), "Cancel the open payment first"),
             (ValidationError({"amount": "Too much."}), "Too much."),
         ],
     )

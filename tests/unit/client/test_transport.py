@@ -11,6 +11,7 @@ import time
 import tracemalloc
 import zlib
 from contextlib import nullcontext
+from http import client as http_client
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,16 @@ def test_the_bytes_of_a_request() -> None:
     for request in server.requests:
         assert b"\r\nAuthorization: Bearer " + API_KEY.encode() + b"\r\n" in request
         assert b"Cookie" not in request
+
+
+@pytest.mark.promise(7)
+def test_a_project_that_debugs_its_requests_prints_no_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(http_client.HTTPConnection, "debuglevel", 1)
+    with loopback(sends(http(EMPTY))) as server:
+        read(client_of(server.url))
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.case(67)

@@ -222,6 +222,7 @@ def test_events_that_are_never_delivered_are_a_problem_from_the_first_on() -> No
     recent(source="reconciliation")
     found = problems()[Reason.DELIVERIES_MISSING]
     assert found.message == "1 events of the last day exist, and none was ever delivered by webhook"
+    assert "URL and secret" in found.action
     assert "routes" in found.action
     delivered_once()
     assert problems() == {}

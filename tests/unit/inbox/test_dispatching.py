@@ -306,6 +306,15 @@ def test_a_failing_status_receiver_rolls_back_the_whole_dispatch(receiver: Recei
     assert Event.objects.get().attempts == 1
 
 
+def test_the_log_names_the_object_of_a_change_whose_receiver_failed(
+    receiver: Receiver, fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.fail = lambda what: what == "succeeded"
+    services.refresh(fake.add(payment(id="pay_2", status="succeeded")).id)
+    inbox.dispatch()
+    assert "A receiver failed for pay_2 " in caplog.text
+
+
 def test_events_of_a_pass_are_dispatched_when_their_window_is_complete(receiver: Receiver) -> None:
     events = factories.life()
     inbox.receive_many("default", [body(item) for item in events[2:]], source="reconciliation")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from payments_integration.management import project_files
-from payments_integration.management.project_files import NotUnderstood
+from payments_integration.management.quickstart import project_files
+from payments_integration.management.quickstart.project_files import NotUnderstood
 
 ENTRY = 'path("payments/", include("payments_integration.urls"))'
 INCLUDE, BOTH = "from django.urls import include\n", "from django.urls import include, path\n"

@@ -22,9 +22,8 @@ from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
-from payments_integration.management import order_files
-from payments_integration.management.commands import payments_quickstart
-from payments_integration.management.order_model import OrderModel
+from payments_integration.management.quickstart import configuration, order_files
+from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.payable import Payable
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
@@ -87,7 +86,7 @@ def project(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> I
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(handlers, "registered", [])
-    monkeypatch.setattr(payments_quickstart, "_free_port", lambda: 8400)
+    monkeypatch.setattr(configuration, "_free_port", lambda: 8400)
     monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
     monkeypatch.setitem(settings.DATABASES["default"], "OPTIONS", {"transaction_mode": "IMMEDIATE"})
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "quickshop.settings")
@@ -576,9 +575,9 @@ def test_a_busy_port_is_passed_over(project: Project, monkeypatch: pytest.Monkey
     monkeypatch.undo()
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        with mock.patch.object(payments_quickstart, "SANDBOX_PORT", port):
-            found = payments_quickstart._free_port()
-        assert port < found < port + payments_quickstart.PORTS
+        with mock.patch.object(configuration, "SANDBOX_PORT", port):
+            found = configuration._free_port()
+        assert port < found < port + configuration.PORTS
 
 
 def test_the_port_in_env_is_changed_when_asked(project: Project) -> None:

@@ -144,6 +144,24 @@ def test_a_call_whose_savepoint_is_rolled_back_is_the_same_call_when_made_again(
         assert services.resume_operations() == {}
 
 
+@pytest.mark.promise(5)
+def test_a_call_that_a_savepoint_without_a_block_rolled_back_is_the_same_call_when_made_again(fake: Fake) -> None:
+    """Django keeps the callbacks that were registered since ``transaction.savepoint()``."""
+
+    def receive(*, booking_fails: bool) -> None:
+        with transaction.atomic(), dispatching(name=lambda: "evt_1"):
+            savepoint = transaction.savepoint()
+            services.defer(services.create_payout, **PAYOUT)
+            if booking_fails:
+                transaction.savepoint_rollback(savepoint)
+                services.defer(services.create_payout, **PAYOUT)
+
+    receive(booking_fails=True)
+    assert services.resume_operations() == {"done": 1}
+    receive(booking_fails=False)
+    assert services.resume_operations() == {}
+
+
 def test_an_unknown_cause_makes_each_call_a_new_operation(fake: Fake) -> None:
     for _ in range(2):
         with dispatching():

@@ -64,6 +64,7 @@ def test_a_missing_or_wrong_api_key(client: Client, header: str | None, path: st
     headers = {} if header is None else {"authorization": header}
     reply = client.call("GET", path, **headers)
     check(reply, 401, "authentication_error", "api_key_invalid")
+    assert "POST /_sandbox/projects" in reply.error["message"], "so that a project with several accounts finds the way"
     assert reply.headers["WWW-Authenticate"] == "Bearer"
 
 

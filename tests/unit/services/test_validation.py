@@ -23,7 +23,10 @@ pytestmark = pytest.mark.any_database
 
 
 class Text(str):
-    """As a safe string or a TextChoices member: no plain str."""
+    """As a safe string or a member of an enum: no plain str."""
+
+    def __str__(self) -> str:
+        return "Kind.MEMBER"
 
 
 PAYMENT_ERRORS: list[Any] = [
@@ -312,10 +315,10 @@ def test_valid_arguments_are_sent_unchanged(fake: Fake) -> None:
         payer=PAYER,
         return_url="http://localhost:8000/back?order=1#x",
         flow="s2s",
-        metadata={"order": "ñ" * 500},
-        merchant_reference="pedido ñ 1",
+        metadata={Text("order"): Text("ñ" * 500)},
+        merchant_reference=Text("pedido ñ 1"),
         actor="batch",
-        idempotency_key="k" * 255,
+        idempotency_key=Text("k" * 255),
     )
 
     body = json.loads(fake.calls[0].body)

@@ -360,7 +360,7 @@ def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
         "payout returned by the bank",
         "payment on hold: do not deliver yet",
         "charged back: the bank took the money",
-        "paid, but the order is not",
+        "paid, but the order is not: if it covers the price, mark the order as paid",
         "paid, but the order is gone: find out why, or refund ORD-3",
         "order marked as paid, but no money is here",
         "order paid 2 times: refund what is too much ORD-2",

@@ -53,7 +53,9 @@ _WORDS: dict[tuple[Kind, str], StrOrPromise] = {
     (Kind.PAYOUT, "returned"): gettext_lazy("payout returned by the bank"),
     (Kind.REFUND, "failed"): gettext_lazy("refund rejected by the bank"),
     (Kind.REFUND, "returned"): gettext_lazy("refund returned by the bank"),
-    (Kind.UNPAID, ""): gettext_lazy("paid, but the order is not: mark it as paid and deliver, or refund"),
+    (Kind.UNPAID, ""): gettext_lazy(
+        "paid, but the order is not: if it covers the price, mark the order as paid and deliver; otherwise refund"
+    ),
     (Kind.WITHOUT_ORDER, ""): gettext_lazy("paid, but the order is gone: find out why, or refund"),
     (Kind.WITHOUT_PAYMENT, ""): gettext_lazy("order marked as paid, but no money is here: do not deliver"),
 }

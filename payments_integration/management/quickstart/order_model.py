@@ -1,10 +1,13 @@
-"""Find out for ``payments_quickstart --order`` which fields of a model payments need."""
+"""Find the model that payments are for, and which of its fields they need."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
@@ -12,9 +15,12 @@ from django.core.management import CommandError
 from django.db import models
 
 from payments_integration import money
+from payments_integration.management.quickstart.gaps import is_own
 from payments_integration.payable import Payable
 from payments_integration.payable.models import hidden_names
 
+#: Usual names of models that payments are for, the likeliest first.
+ORDERS = ("Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Donation")
 #: Usual names of the fields with an order's number, price and currency, the likeliest first.
 NUMBERS = ("number", "order_number", "reference", "code")
 AMOUNTS = ("amount", "total", "total_amount", "amount_total", "grand_total", "total_price", "price", "total_incl_tax")
@@ -37,6 +43,10 @@ class OrderModel:
     @property
     def name(self) -> str:
         return self.model.__name__
+
+    @property
+    def app(self) -> AppConfig:
+        return apps.get_app_config(self.model._meta.app_label)
 
     @property
     def is_payable(self) -> bool:
@@ -62,6 +72,38 @@ class OrderModel:
             for name, value in wanted.items()
             if value and not (self.is_payable and getattr(self.model, name))
         ]
+
+
+def chosen(root: Path, named: str) -> type[models.Model]:
+    """Return the model that --order names, or the only candidate. If there are several, ask the person."""
+    if named:
+        return model_named("--order", named)
+    own = [found for found in apps.get_app_configs() if is_own(Path(found.path), root)]
+    labels = {model._meta.label: model for model in candidates(own)}
+    if not labels:
+        raise CommandError("No model of yours has the name of an order. Name the one: --order app.Model")
+    if len(labels) > 1 and sys.stdin.isatty():
+        answer = input(f"What are payments for: {', '.join(labels)}? ").strip()
+        labels = {label: model for label, model in labels.items() if label == answer}
+    if len(labels) != 1:
+        names = " or ".join(f"--order {model._meta.label}" for model in candidates(own))
+        raise CommandError(f"Several models may be what payments are for. Name one: {names}")
+    return next(iter(labels.values()))
+
+
+def model_named(option: str, name: str) -> type[models.Model]:
+    try:
+        return apps.get_model(name)
+    except (LookupError, ValueError) as error:
+        raise CommandError(f"{option} {name}: {error}. Name it as app.Model.") from error
+
+
+def candidates(own: list[AppConfig]) -> list[type[models.Model]]:
+    """Return the models that payments may be for, likeliest first: every ``Payable``, otherwise by name."""
+    found = [model for app in own for model in app.get_models()]
+    payables = [model for model in found if issubclass(model, Payable)]
+    likely = [model for name in ORDERS for model in found if model.__name__.endswith(name)]
+    return list(dict.fromkeys(sorted(payables, key=lambda model: model not in likely) or likely))
 
 
 def read(model: type[models.Model], *, amount: str | None, currency: str | None) -> OrderModel:

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db import models
 
 from payments_integration import money
-from payments_integration.management.order_model import OrderModel, field, has_atomic_requests
+from payments_integration.management.quickstart.order_model import OrderModel, field, has_atomic_requests
 from payments_integration.payable import Payable
 
 #: The country and a card method of the sandbox for each currency, to start with.

@@ -1,0 +1,138 @@
+"""What the app of the model that payments are for lacks: the model's fields, a view, its URL, a test and handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.db import models
+from django.urls import get_resolver
+
+from payments_integration import handlers
+from payments_integration.management.quickstart import order_files, project_files
+from payments_integration.management.quickstart.gaps import (
+    APP,
+    Gap,
+    as_shown,
+    change,
+    create,
+    is_own,
+    source_of,
+    text_of,
+)
+from payments_integration.management.quickstart.order_model import OrderModel, candidates, model_named
+from payments_integration.payable import Payable
+from payments_integration.signals import event_received, status_changed
+
+
+def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
+    """Yield what the app of the order's model lacks. A file that exists stays as it is."""
+    yield from _model(root, order)
+    folder = Path(order.app.path)
+    tests = folder / "tests" if (folder / "tests").is_dir() else folder
+    views, urls = folder / "payment_views.py", folder / "payment_urls.py"
+    has_view = not views.exists() or project_files.binds(text_of(views), "pay")
+    has_urls = not urls.exists() or project_files.sets(text_of(urls), "app_name", "pay")
+    # A URLconf that imports something missing would keep the site from starting.
+    by_hand = not (has_view and has_urls)
+    for what, path, text, lacking in (
+        ("View", views, order_files.views(order), "" if has_view else "has no pay"),
+        ("URL of the view", urls, order_files.urls(order), "" if has_urls else 'does not set app_name = "pay"'),
+        ("Test", tests / "test_payments.py", order_files.tests(order), ""),
+    ):
+        if lacking:
+            yield Gap(what, f"{as_shown(path, root)}, which {lacking}; add to it", text)
+        elif not path.exists():
+            place = f"{as_shown(path, root)}, a new file"
+            if "=..." in text:
+                place += "; give a value to each field that it sets to ..."
+            yield Gap(what, place, text, None if by_hand and what != "Test" else partial(create, path, text))
+    yield from _route(root, f'path("pay/", include("{order.app.name}.payment_urls"))', by_hand=by_hand)
+
+
+def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
+    """Yield the change that makes the model a Payable."""
+    if not (lines := order.options):
+        return
+    source = source_of(order.model.__module__)
+    shown = "\n".join(f"    {line}" for line in lines)
+    place = f"{as_shown(source, root)}; the table stays as it is, and no migration is made"
+    snippet = f"class {order.name}({_bases(order)}):\n{shown}"
+    if not order.is_payable:
+        snippet = f"from payments_integration.payable import Payable\n\n{snippet}"
+    write: Callable[[], None] | None = None
+    if not order.is_payable and any(not manager.auto_created for manager in order.model._meta.managers):
+        place += ". Let its manager inherit from payments_integration.payable.PayableManager"
+    elif order.is_payable or order.model.__bases__ == (models.Model,):
+        edit = partial(project_files.with_payable, name=order.name, lines=lines, is_payable=order.is_payable)
+        write = partial(change, source, edit)
+    yield Gap(f"{order.name} as a Payable", place, snippet, write)
+
+
+def _bases(order: OrderModel) -> str:
+    """Return the base classes that the model needs: its own, with Payable in the place of ``models.Model``."""
+    found = list(order.model.__bases__)
+    if not order.is_payable:
+        found = [Payable if base is models.Model else base for base in found]
+        found += [] if Payable in found else [Payable]
+    return ", ".join(base.__name__ for base in found)
+
+
+def _route(root: Path, entry: str, *, by_hand: bool) -> Iterator[Gap]:
+    name = getattr(settings, "ROOT_URLCONF", None)
+    path = source_of(name)
+    place = f"{as_shown(path, root)}, first in urlpatterns"
+    try:
+        resolver = get_resolver()
+        if "pay" in resolver.namespace_dict:
+            return
+        taken = [str(found.pattern) for found in resolver.url_patterns if str(found.pattern).startswith("pay/")]
+    except Exception as error:  # the project's own modules may raise any error; it may have the route already
+        why = f"{place}, if it is not there; {name} cannot be imported: {type(error).__name__}: {error}"
+        yield Gap("Route of the view", why, f"{entry},")
+        return
+    if taken:
+        why = f"{place}; the project has routes under pay/ already, so choose another prefix"
+        yield Gap("Route of the view", why, entry.replace('"pay/"', '"…/"'))
+        return
+    edit = partial(project_files.with_url, entry=entry)
+    yield Gap("Route of the view", place, f"{entry},", None if by_hand else partial(change, path, edit))
+
+
+def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterator[Gap]:
+    own = [found for found in apps.get_app_configs() if is_own(Path(found.path), root)]
+    model, assumed = (order.model, f"for {order.model._meta.label}") if order else _subject(own, named)
+    modules = [function.__module__ for function, _, _ in handlers.registered]
+    if any(not name.startswith(f"{APP}.") for name in modules):
+        return
+    mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
+    if mine and (event_received.receivers or status_changed.receivers):
+        return  # the module may connect to the signals directly
+    snippet = order_files.handlers(model, is_priced=order is not None)
+    mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
+    if not mine_first:
+        place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"
+        yield Gap("Handlers", place, snippet)
+        return
+    if mine:
+        yield Gap("Handlers", f"{as_shown(mine[0], root)} has none for a change of a payment; for example", snippet)
+        return
+    path = Path(mine_first[0].path) / "payment_handlers.py"
+    write = partial(project_files.change, path, lambda _: snippet)
+    yield Gap("Handlers", f"{as_shown(path, root)}, a new file; {assumed}", snippet, write)
+
+
+def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model] | None, str]:
+    """Return the model that payments are for, and the assumption that found it."""
+    if named:
+        return model_named("--model", named), f"for {named}"
+    likely = candidates(own)
+    if not likely:
+        return None, "no model of yours has the name of an order: if there is one, name it with --model app.Model"
+    why = "it is a Payable" if issubclass(likely[0], Payable) else "by its name; it is no Payable yet"
+    labels = [model._meta.label for model in likely]
+    others = f", and not for {' or '.join(labels[1:])}" if labels[1:] else ""
+    return likely[0], f"assumed: payments are for {labels[0]} ({why}){others}; name another with --model app.Model"
