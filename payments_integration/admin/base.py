@@ -31,8 +31,9 @@ from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Press, Tool, Weight, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
-from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
+from payments_integration.models import Event, StatusChange
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -90,6 +91,7 @@ class ReadOnlyAdmin(ListAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         obj = kwargs.get("obj")
+        context["pi_head"] = self.head_template
         if obj is not None:
             # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
             context["title"] = capfirst(str(self.opts.verbose_name))
@@ -102,7 +104,11 @@ class ReadOnlyAdmin(ListAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         own = [self.object_path(button.name, self.button_view(button)) for button in self.buttons]
-        return [*own, *super().get_urls()]
+        urls = super().get_urls()
+        for url in urls:
+            # Django's pages too: a list's action may call receivers, and the add page may send a request.
+            outside_transactions(url.callback)
+        return [*own, *urls]
 
     def object_path(self, name: str, view: ObjectView) -> URLPattern:
         """Return the URL pattern of a page or button of one row. Its view runs outside transactions."""
@@ -161,7 +167,13 @@ class ReadOnlyAdmin(ListAdmin):
             (reverse("admin:index", current_app=site.name), gettext("Home")),
             (apps, opts.app_config.verbose_name),
         ]
-        common = {**site.each_context(request), "opts": opts, "crumbs": [*first, *crumbs], "media": self.media}
+        common = {
+            **site.each_context(request),
+            "opts": opts,
+            "crumbs": [*first, *crumbs],
+            "media": self.media,
+            "pi_head": self.head_template,
+        }
         return TemplateResponse(request, template, {**common, **context})
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
@@ -261,7 +273,7 @@ MIRROR_FIELDS: Any = (
 
 
 class MirrorAdmin(ReadOnlyAdmin):
-    """The page of a mirrored object: what happened to it, and the records of it."""
+    """The page of a mirrored object, with its events, status changes and operations below the fields."""
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
@@ -269,14 +281,10 @@ class MirrorAdmin(ReadOnlyAdmin):
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
-    #: True if only the title of the records is shown until the user opens them.
-    has_folded_records = False
 
     extra_shown = columns.fields("extra", _("further fields"))
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        # Loaded with the first page that is opened, not at start-up.
-        from payments_integration.admin.shared.records import read  # noqa: PLC0415
-        from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
-
-        yield timeline(page, obj, read(page, obj), is_folded=self.has_folded_records)
+        yield from page.events(about(Event, obj).order_by("-created_at", "-pk"), obj.object_id)
+        yield from page.changes(about(StatusChange, obj).order_by("-at", "-pk"), obj.object_id)
+        yield from page.operations(obj)

@@ -51,8 +51,10 @@ class TimeField(forms.CharField):
     django-filter's own field assumes the site's zone for a time without one.
     """
 
-    #: True if a date means its last moment, not its first.
-    ends = False
+    def __init__(self, *, ends: bool = False, **options: Any) -> None:
+        """``ends``: a date means its last moment, not its first."""
+        super().__init__(**options)
+        self.ends = ends
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -80,14 +82,6 @@ class TimeFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
     field_class = TimeField
 
 
-class LastTimeField(TimeField):
-    ends = True
-
-
-class LastTimeFilter(TimeFilter):
-    field_class = LastTimeField
-
-
 class AmountFilter(django_filters.NumberFilter):  # type: ignore[misc]
     field_class = forms.IntegerField
 
@@ -112,7 +106,7 @@ class AccountFilters(django_filters.FilterSet):  # type: ignore[misc]
 
 class RowFilters(AccountFilters):
     created_from = TimeFilter(field_name="created_at", lookup_expr="gte")
-    created_to = LastTimeFilter(field_name="created_at", lookup_expr="lte")
+    created_to = TimeFilter(field_name="created_at", lookup_expr="lte", ends=True)
 
 
 class _MoneyFilters(RowFilters):

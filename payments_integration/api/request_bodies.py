@@ -94,9 +94,19 @@ class RejectInput(serializers.Serializer[Any]):
     comment = serializers.CharField(help_text="Why, for the ledger.")
 
 
+#: The decisions about an operation, which are functions of ``services``, each with the permission that it needs.
+DECISIONS = {
+    "look_up": "change_operation",
+    "retry": "change_operation",
+    "mark_happened": "change_operation",
+    "mark_never_happened": "close_operation",
+    "mark_others": "close_operation",
+}
+
+
 class DecideInput(serializers.Serializer[Any]):
     decision = serializers.ChoiceField(
-        ["look_up", "retry", "mark_happened", "mark_never_happened", "mark_others"],
+        [*DECISIONS],
         help_text="What to do, or what the person has found out.",
     )
     comment = _optional("How the person knows; required for what they say.")

@@ -18,6 +18,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import ISO_8601, serializers
 
 from payments_integration import permissions, schemas, services
+from payments_integration.api.request_bodies import DECISIONS
 from payments_integration.models import (
     EMPTY_VALUES,
     MIRRORS,
@@ -296,11 +297,8 @@ def _actions(operation: Operation, user: Any) -> list[str]:
         may = permissions.may(user, "approve_operation", operation)
         found |= {"approve"} if may and not is_own else set()
         found |= {"reject"} if may or is_own else set()
-    for name in services.possible_resolutions(operation):
-        needed = "close_operation" if name in ("mark_never_happened", "mark_others") else "change_operation"
-        if permissions.may(user, needed, operation):
-            found.add(name)
-    return sorted(found)
+    possible = services.possible_resolutions(operation)
+    return sorted(found | {name for name in possible if permissions.may(user, DECISIONS[name], operation)})
 
 
 class WrongFieldSerializer(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""Provide tags and filters for the admin's templates: the menu, the test badge and times."""
+"""Provide tags and filters for the admin's templates: the test badge and times."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ def payments_test_badge(context: Context) -> dict[str, Any]:
     found = [alias for alias in asked if conf.is_test(alias)]
     names = [conf.account_name(alias) for alias in found] if len(found) < len(asked) else []
     return {"accounts": found, "names": names}
-
-
-@register.inclusion_tag("admin/payments_integration/includes/menu.html", takes_context=True)
-def payments_menu(context: Context) -> dict[str, Any]:
-    """Show the menu of our pages, and the search field."""
-    # Django imports every tag library, even where the admin is not installed.
-    from payments_integration.admin.shared.menu import menu  # noqa: PLC0415
-
-    found: Any = context.flatten()
-    return menu(found)
 
 
 @register.filter

@@ -50,7 +50,7 @@ PAGES = (
     "dashboard.account_page", "dashboard.charts", "dashboard.concerns", "dashboard.money", "dashboard.orders",
     "dashboard.page", "dashboard.statistics", "dashboard.technical", "flows.bulk_refund", "flows.confirmation",
     "flows.forms", "flows.notes", "flows.payment_methods", "flows.payout", "flows.refund", "flows.webhook_endpoint",
-    "lists.export", "lists.xlsx", "shared.timeline",
+    "lists.export", "lists.xlsx",
 )  # fmt: skip
 
 

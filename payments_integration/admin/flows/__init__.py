@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
-    from payments_integration.admin.flows.payment_methods import PaymentMethodsPage as PaymentMethodsPage
-    from payments_integration.admin.flows.payout import MONEY_IS_BACK as MONEY_IS_BACK, PayoutPage as PayoutPage
+    from payments_integration.admin.flows.payout import PayoutPage as PayoutPage
     from payments_integration.admin.flows.refund import RefundPage as RefundPage
     from payments_integration.admin.flows.webhook_endpoint import WebhookEndpointPage as WebhookEndpointPage
 else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
@@ -27,7 +25,6 @@ from payments_integration.validation.validator import Validator
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-    from payments_integration.models import Payout
 
 #: A label and its value.
 Fact = tuple["StrOrPromise", str]
@@ -67,24 +64,11 @@ BANK_ACCOUNT_FIELDS = (
     "account_type",
 )
 
-#: The number of newest payouts that are read to suggest recipients, banks and methods.
-SUGGEST_FROM = 200
-
 #: Spec, "destination": destinations must be whitelisted, and a new one becomes active after 24 hours.
 NEW_ACCOUNT = gettext_lazy(
     "The provider sends money only to bank accounts on your list at the provider. A new one becomes active after 24 "
     "hours; until then the provider may refuse."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A value that a field suggests. Users can also type any other value."""
-
-    value: str
-    name: str
-    #: Country codes with blanks between them. A page may hide values of other countries.
-    countries: str
 
 
 class KeyedForm(TypedForm):
@@ -182,16 +166,6 @@ class DocumentSelect(forms.Select):
         return option
 
 
-def known_banks(payouts: Iterable[Payout]) -> list[Known]:
-    """Return the banks that money went to, for users who may see bank accounts. The provider does not list banks."""
-    found: dict[str, set[str]] = {}
-    for payout in payouts:
-        code = destination_values(payout.destination).get("bank_code")
-        if code and not payout.erased_at:
-            found.setdefault(display.text(code), set()).add(payout.country)
-    return [Known(code, "", " ".join(sorted(countries))) for code, countries in sorted(found.items())]
-
-
 class DestinationForm(KeyedForm):
     """A bank account. The service's validation decides; its messages appear at the form's fields."""
 
@@ -210,7 +184,7 @@ class DestinationForm(KeyedForm):
         label=gettext_lazy("Bank code"),
         required=False,
         max_length=64,
-        widget=AdminTextInputWidget(attrs={"list": "pi-banks", "autocomplete": "off"}),
+        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
     account_number = forms.CharField(
         label=gettext_lazy("Account number"), max_length=64, widget=AdminTextInputWidget(attrs={"autocomplete": "off"})

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.admin.exceptions import DisallowedModelAdminToField
@@ -27,16 +24,12 @@ from payments_integration.admin.flows.forms import (
     BANK_ACCOUNT_FIELDS,
     MAX_TYPED,
     NEW_ACCOUNT,
-    SUGGEST_FROM,
     DestinationForm,
     Fact,
     KeyedForm,
-    Known,
     destination_facts,
     destination_in_words,
-    destination_values,
     example,
-    known_banks,
     method_in_full,
     money_input,
     parse_amount,
@@ -44,7 +37,7 @@ from payments_integration.admin.flows.forms import (
 from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
-from payments_integration.enums import Country, Currency, PayoutStatus
+from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, Payout
 from payments_integration.money import format_amount, format_money
@@ -53,14 +46,6 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     from payments_integration.admin.base import ReadOnlyAdmin
-
-#: The maximum of suggested recipients.
-_RECIPIENTS = 8
-#: The parameter with the id of a payout whose recipient is filled in. Addresses are logged, so it contains no personal
-#: data.
-RECIPIENT = "recipient"
-#: In these statuses, the money is back in the balance, as far as the provider says.
-MONEY_IS_BACK = (PayoutStatus.FAILED, PayoutStatus.RETURNED)
 
 
 class PayoutForm(DestinationForm):
@@ -83,8 +68,8 @@ class PayoutForm(DestinationForm):
     method_code = forms.CharField(
         label=gettext_lazy("Method"),
         max_length=255,
-        widget=AdminTextInputWidget(attrs={"list": "pi-method-codes", "autocomplete": "off"}),
-        help_text=gettext_lazy("The code of a payment method that supports payouts. Those used before are suggested."),
+        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text=gettext_lazy("The code of a payment method that supports payouts."),
     )
     merchant_reference = forms.CharField(
         label=gettext_lazy("Merchant reference"),
@@ -143,20 +128,7 @@ class PayoutPage(ConfirmationPage):
         return PayoutForm(*args, **kwargs)
 
     def initial(self) -> dict[str, Any]:
-        chosen = self.seen(self.request.GET.get(RECIPIENT))
-        return {} if chosen is None else self.recipient(chosen)
-
-    def seen(self, pk: str | None) -> Payout | None:
-        """Return the payout with this id, if the user may see it."""
-        row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
-        return row if row is not None and self.admin.has_view_permission(self.request, row) else None
-
-    def recipient(self, row: Payout) -> dict[str, Any]:
-        """Return the recipient of a payout as form values. Only users who may see the bank account get it."""
-        sees = self.admin.sees_personal(self.request)
-        account = destination_values(row.destination) if sees else {}
-        names = ("account", "country", "currency", "method_code")
-        return {**{name: getattr(row, name) for name in names}, **account}
+        return {}
 
     def account(self, form: Any) -> str:
         return str(form.account_alias)
@@ -262,29 +234,17 @@ class PayoutPage(ConfirmationPage):
         return [(self.admin.visible_list_url(self.request), _("Payouts")), ("", self.title)]
 
     def context(self, form: KeyedForm) -> dict[str, Any]:
-        rows = Payout.objects.order_by("-created_at", "-pk")
-        may_choose = self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
-        rows = rows.defer("metadata", "extra") if may_choose else rows.only("method_code", "country")
-        newest = list(rows[:SUGGEST_FROM])
         # Not masked: the user typed the name, or may see it.
         person = display.text(form["holder_name"].value() or "")
         title = _("New payout to %(person)s") % {"person": person} if person != display.EMPTY else self.title
         amount = form["amount"]
         if may_view(self.admin.admin_site, self.request, Balance):
             amount.help_text = format_html("{}<br>{}", self._balances(), amount.help_text)
-        # Show recipients only on an empty form, because choosing one reloads the page.
-        is_empty = self.request.method != "POST"
         return {
             "title": title,
             "list_url": self.admin.visible_list_url(self.request),
             "balance_facts": self._balance_facts(),
-            "methods": [
-                Known(code, display.method_name(code), country)
-                for code, country in sorted({(row.method_code, row.country) for row in newest})
-            ],
-            "banks": known_banks(newest) if may_choose else [],
             "note": NEW_ACCOUNT,
-            "recipients": list(islice(self._recipients(newest), _RECIPIENTS)) if may_choose and is_empty else [],
         }
 
     def _balances(self) -> str:
@@ -301,22 +261,6 @@ class PayoutPage(ConfirmationPage):
         ]
         shown = format_html_join(" · ", "{}", ((amount,) for amount in amounts))
         return format_html(_("Available: {}"), shown or _("not known"))
-
-    def _recipients(self, newest: list[Payout]) -> Iterator[tuple[str, str]]:
-        """Yield (name, URL) of the bank accounts that money last went to, unless their last payout came back."""
-        known = set()
-        for row in newest:
-            account = destination_values(row.destination)
-            where = (row.account, row.currency, row.country, account.get("bank_code"), account.get("account_number"))
-            if row.erased_at or row.refund_id or where in known or row.account not in conf.aliases():
-                continue
-            if "account_number" not in account or "holder_name" not in account:
-                continue
-            known.add(where)
-            if row.status in MONEY_IS_BACK:
-                continue
-            words = (account["holder_name"], account.get("bank_code"), account["account_number"], row.currency)
-            yield " · ".join(display.text(word) for word in words if word), f"?{urlencode({RECIPIENT: row.pk})}"
 
     def _balance_facts(self, amount: int | None = None) -> list[Fact]:
         balance = self.balance

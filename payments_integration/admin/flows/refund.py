@@ -21,18 +21,14 @@ from payments_integration.admin.flows.confirmation import (
 from payments_integration.admin.flows.forms import (
     BANK_ACCOUNT_FIELDS,
     NEW_ACCOUNT,
-    SUGGEST_FROM,
     DestinationForm,
     KeyedForm,
-    Known,
     MoneyField,
     destination_facts,
     destination_in_words,
     example,
-    known_banks,
 )
 from payments_integration.admin.shared import display, masking, people, twins
-from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import MethodFamily
@@ -41,7 +37,6 @@ from payments_integration.models import (
     Operation,
     OperationState,
     Payment,
-    Payout,
     Refund,
     open_refund_operations,
     refundable_rest,
@@ -220,7 +215,6 @@ class RefundPage(ConfirmationPage):
             "excess": format_money(excess, payment.currency) if excess else "",
             "is_excess": EXCESS in self.request.GET,
             "all_of_it": all_of_it,
-            "banks": [] if self.by_card else self._banks(),
             "payment_url": self.admin.object_url("change", payment),
             "may_view": self.admin.has_view_permission(self.request, payment),
             "summary": [
@@ -253,12 +247,6 @@ class RefundPage(ConfirmationPage):
         """Return True if the user may see the payment and personal data. A refund needs neither."""
         may_view = self.admin.has_view_permission(self.request, self.payment)
         return may_view and self.admin.sees_personal(self.request)
-
-    def _banks(self) -> list[Known]:
-        if not self.admin.sees_personal(self.request) or not may_view(self.admin.admin_site, self.request, Payout):
-            return []
-        newest = Payout.objects.only("destination", "country", "erased_at").order_by("-created_at", "-pk")
-        return [bank for bank in known_banks(newest[:SUGGEST_FROM]) if self.payment.country in bank.countries]
 
     def _at_most(self, rest: int) -> str:
         return _("At most %(rest)s can be refunded.") % {"rest": format_money(rest, self.payment.currency)}

@@ -25,13 +25,10 @@ from payments_integration import conf
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
-from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.db.keyset import Order
 from payments_integration.validation.text import typed
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     _ModelAdmin = admin.ModelAdmin[Any]
 else:
     _ModelAdmin = admin.ModelAdmin
@@ -136,9 +133,8 @@ class ListAdmin(_ModelAdmin):
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
     personal: tuple[str, ...] = ()
-    #: The list's place in the menu; None: not in the menu. ``menu_label`` is its name, if not the name of the model.
-    menu_place: Place | None = None
-    menu_label: StrOrPromise = ""
+    #: The template above the title of each page.
+    head_template = "admin/payments_integration/includes/head.html"
 
     def sees_personal(self, request: HttpRequest) -> bool:
         """Return True if the user may see personal data of payers and recipients."""
@@ -150,16 +146,6 @@ class ListAdmin(_ModelAdmin):
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         """Yield links to other pages, above the list."""
         return ()
-
-    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
-        """Yield the menu's entries for the pages of this model that the user may see."""
-        if self.menu_place is not None and self.has_view_permission(request):
-            label = self.menu_label or capfirst(str(self.opts.verbose_name_plural))
-            yield Entry(self.menu_place, label, display.list_url(self.admin_site, self.model), self.model)
-
-    def search_url(self, request: HttpRequest) -> str:
-        """Return the URL of the search page, which every page's search field opens; empty if this model has none."""
-        return ""
 
     # Columns
 
@@ -191,16 +177,17 @@ class ListAdmin(_ModelAdmin):
     def _list_column(self, name: Any) -> Any:
         """Return the column of a name in the list: an id can be copied, and a time has few words."""
         if name == "id":
-            return columns.copied(self.opts, name)
+            return columns.of_field(self.opts, name, display.copied)
         field = next((field for field in self.opts.concrete_fields if field.name == name), None)
-        return columns.short(self.opts, name) if isinstance(field, DateTimeField) else self._column(name)
+        is_time = isinstance(field, DateTimeField)
+        return columns.of_field(self.opts, name, display.short) if is_time else self._column(name)
 
     def _column(self, name: Any) -> Any:
         """Return the column of a name. Times and the account have columns of our own; any other name is unchanged."""
         fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateField)}
         if name == "account":
-            return columns.account(self.opts)
-        return columns.moment(self.opts, name) if name in fields else name
+            return columns.of_field(self.opts, name, conf.account_name)
+        return columns.of_field(self.opts, name, display.moment) if name in fields else name
 
     # Rows
 
@@ -255,5 +242,14 @@ class ListAdmin(_ModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and (usual := filters.without_lookups(request.GET, self.list_filter)):
             return HttpResponseRedirect(f"?{usual.urlencode()}")
-        context = {"title": capfirst(str(self.opts.verbose_name_plural)), "pi_list_links": self.list_links(request)}
+        context = {
+            "title": capfirst(str(self.opts.verbose_name_plural)),
+            "pi_head": self.head_template,
+            "pi_list_links": self.list_links(request),
+        }
         return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().history_view(request, object_id, {"pi_head": self.head_template, **(extra_context or {})})

@@ -17,7 +17,6 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.menu import Place
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance
 
@@ -35,7 +34,6 @@ AMOUNTS: dict[str, StrOrPromise] = {
 
 @admin.register(Balance)
 class BalanceAdmin(MirrorAdmin):
-    menu_place = Place.BALANCES
     list_display = (
         "currency", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown", "account",
         "updated_at",

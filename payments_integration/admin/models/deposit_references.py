@@ -10,15 +10,12 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.menu import Place
 from payments_integration.enums import Country, DepositReferenceStatus
 from payments_integration.models import DepositReference
 
 
 @admin.register(DepositReference)
 class DepositReferenceAdmin(MirrorAdmin):
-    menu_place = Place.DEPOSITS
-    menu_label = _("Deposits")
     list_display = (
         "name_shown", "status_shown", "currency", "method_shown", "created_at", "account", "id",
     )  # fmt: skip

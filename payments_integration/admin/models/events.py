@@ -10,15 +10,13 @@ from django.contrib import admin, messages
 from django.db import router, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import URLPattern
 from django.utils.translation import gettext_lazy as _, ngettext
 
 from payments_integration import inbox, wakeup
-from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
+from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Outcome, may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, EventState, StatusChange
@@ -69,14 +67,6 @@ class ReplayAdmin(ReadOnlyAdmin):
         ),
     )
 
-    def get_urls(self) -> list[URLPattern]:
-        urls = super().get_urls()
-        for url in urls:
-            # The list's action replays rows, and receivers run outside transactions.
-            if url.name == self.url_name("changelist"):
-                outside_transactions(url.callback)
-        return urls
-
     def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "replay_event", obj)
 
@@ -119,7 +109,6 @@ class ReplayAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReplayAdmin):
-    menu_place = Place.TECHNICAL
     list_display = (
         "type_shown", "state_shown", "object_shown", "created_at", "source", "attempts", "account", "id",
     )  # fmt: skip
@@ -157,7 +146,7 @@ class EventAdmin(ReplayAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
-    """Status changes. They are not in the menu, because objects and events link to their changes."""
+    """Status changes. They are not in Django's menu, because objects and events link to their changes."""
 
     list_display = (
         "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",

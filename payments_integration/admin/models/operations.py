@@ -1,14 +1,8 @@
-"""Show operations: what the provider was asked for, by whom, and with which result.
-
-The list begins with the operations that need attention: a person must decide them, they wait for approval, or their
-outcome is unknown.
-"""
+"""Show operations: what the provider was asked for, by whom, and with which result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -22,7 +16,6 @@ from payments_integration.admin.flows import decisions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.models import MIRRORS, Operation, OperationState
 
 if TYPE_CHECKING:
@@ -33,28 +26,8 @@ def _choices() -> list[tuple[str, StrOrPromise]]:
     return [(call.name, call.label) for call in services.operations.CALLS.values()]
 
 
-#: The states that need attention, most urgent first, with the label of the link to all such operations.
-ATTENTION_STATES: dict[OperationState, StrOrPromise] = {
-    OperationState.NEEDS_PERSON: _("All that a person must decide"),
-    OperationState.AWAITING_APPROVAL: _("All that wait for approval"),
-    OperationState.UNKNOWN: _("All whose outcome is not known yet"),
-}
-#: The number of operations shown per state. The oldest ones are shown.
-ATTENTION_ROWS = 5
-
-
-class Attention(NamedTuple):
-    """The operations that need attention, as a table."""
-
-    columns: tuple[StrOrPromise, ...]
-    rows: list[tuple[str, ...]]
-    #: Label and URL of the list of each state.
-    lists: list[tuple[StrOrPromise, str]]
-
-
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
-    menu_place = Place.TECHNICAL
     list_display = (
         "operation_shown", "state_shown", "amount_shown", "person_shown", "reference_shown", "objects_shown",
         "actor_shown", "created_at", "account", "id",
@@ -113,36 +86,6 @@ class OperationAdmin(ReadOnlyAdmin):
         # These buttons are in the panel, so ``buttons`` does not list them.
         own = [self.object_path(button.name, self.button_view(button)) for button in decisions.BUTTONS]
         return [*own, *super().get_urls()]
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        # Show them only above the unfiltered first page.
-        if not request.GET and self.has_view_permission(request):
-            extra_context = {"pi_attention": self.attention(request), **(extra_context or {})}
-        return super().changelist_view(request, extra_context)
-
-    def attention(self, request: HttpRequest) -> Attention:
-        """Return the operations that need attention, found with one short index read per state."""
-        found: list[Operation] = []
-        for state in ATTENTION_STATES:
-            oldest = Operation.objects.filter(state=state).order_by("created_at", "pk")
-            found += oldest.defer(*self.list_defer)[:ATTENTION_ROWS]
-        person = self.person_shown if self.sees_personal(request) else columns.masked(self, "person_shown")
-        cells: dict[StrOrPromise, Callable[[Operation], str]] = {
-            _("Amount"): lambda row: display.money(row.amount, row.currency),
-            _("Asked for"): lambda row: display.admin_link(
-                self.admin_site, Operation, row.pk, self.operation_shown(row)
-            ),
-            _("Recipient or payer"): person,
-            _("Reference"): self.reference_shown,
-            _("State"): lambda row: display.status(row.state, OperationState),
-            _("About"): self.objects_shown,
-            _("Asked by"): lambda row: display.actor(row.actor),
-            _("Created at"): lambda row: display.moment(row.created_at),
-        }
-        rows = [tuple(cell(operation) for cell in cells.values()) for operation in found]
-        url = display.list_url(self.admin_site, Operation)
-        lists = [(label, f"{url}?{urlencode({'state': state.value})}") for state, label in ATTENTION_STATES.items()]
-        return Attention(tuple(cells), rows, lists)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

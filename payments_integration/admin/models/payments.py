@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.urls import NoReverseMatch, URLPattern, reverse
+from django.urls import NoReverseMatch, URLPattern
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
@@ -18,11 +18,9 @@ from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.shared import columns, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.menu import Place
-from payments_integration.admin.shared.once import once
+from payments_integration.admin.shared.sections import Page, Section, once
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
     Country,
@@ -46,7 +44,6 @@ MORE_TOOLS: list[Callable[[AdminSite, HttpRequest, Payment], Iterable[Tool]]] = 
 
 @admin.register(Payment)
 class PaymentAdmin(MirrorAdmin):
-    menu_place = Place.PAYMENTS
     list_display = (
         "amount_shown", "state_shown", "payer_name", "reference_shown", "method_shown", "created_at", "account", "id",
     )  # fmt: skip
@@ -117,15 +114,15 @@ class PaymentAdmin(MirrorAdmin):
     next_action_shown = columns.fields("next_action", _("next action"))
     metadata_shown = columns.fields("metadata", _("metadata"))
 
-    def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
+    def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
         found = super().get_lookups(request, term)
         # The result of a search for an address reveals personal data, so it needs the permission to see such data.
         if self.sees_personal(request):
             email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
             if "@" in email:
-                found.append(Lookup(Q(payer_email=email)))
+                found.append(filters.Lookup(Q(payer_email=email)))
             if document:
-                found.append(Lookup(Q(payer_document=document)))
+                found.append(filters.Lookup(Q(payer_document=document)))
         return found
 
     def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -135,24 +132,20 @@ class PaymentAdmin(MirrorAdmin):
         return may(request, "cancel_payment", obj)
 
     def get_urls(self) -> list[URLPattern]:
-        return [
-            self.list_path("methods", self.methods_view),
-            self.object_path("refund", self.refund_view),
-            *super().get_urls(),
-        ]
+        return [self.object_path("refund", self.refund_view), *super().get_urls()]
 
     # An error report must not contain the bank account.
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, "refund")
-        return flows.RefundPage(self, request, payment).respond()
+        return self.refund_page(request, payment).respond()
 
-    def methods_view(self, request: HttpRequest) -> HttpResponse:
-        return flows.PaymentMethodsPage(self, request).respond()
+    def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
+        return flows.RefundPage(self, request, payment)
 
-    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
-        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
-        yield Tool(_("Payment methods"), url, post=False)
+    def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from page.refunds(obj.refunds.all(), obj.object_id)
+        yield from super().sections(page, obj)
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and rest_after(obj, *figures(obj)) > 0:

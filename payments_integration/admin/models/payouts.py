@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext, gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
@@ -19,14 +18,12 @@ from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.menu import Place
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
 
 
 @admin.register(Payout)
 class PayoutAdmin(MirrorAdmin):
-    menu_place = Place.PAYOUTS
     list_display = (
         "amount_shown", "state_shown", "recipient_name", "reference_shown", "method_shown", "created_at",
         "refund_link", "account", "id",
@@ -93,9 +90,6 @@ class PayoutAdmin(MirrorAdmin):
         if self.has_add_permission(request):
             url = display.page_url(self.admin_site, Payout, "add")
             yield Tool(gettext("New payout"), url, post=False, weight=Weight.MAIN)
-
-    def get_urls(self) -> list[URLPattern]:
-        return [self.list_path("add", self.add_view), *super().get_urls()]
 
     # An error report must not contain the bank account.
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))

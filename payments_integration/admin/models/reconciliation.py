@@ -20,7 +20,6 @@ from payments_integration.admin.flows import reconcile
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
-from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import kind_of
@@ -40,7 +39,6 @@ class RunForm(TypedForm):
 
 @admin.register(ReconciliationRun)
 class ReconciliationRunAdmin(ReadOnlyAdmin):
-    menu_place = Place.TECHNICAL
     list_display = (
         "started_at", "kind", "state_shown", "seen", "recovered", "drifted", "repaired", "duration_shown", "account",
     )  # fmt: skip
@@ -85,14 +83,6 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[URLPattern]:
         own = [self.list_path("run", self.run_view), self.list_path("technical", self.technical_view)]
         return [*own, *super().get_urls()]
-
-    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
-        from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
-
-        if may_see_technical_state(self.admin_site, request):
-            url = display.page_url(self.admin_site, ReconciliationRun, "technical")
-            yield Entry(Place.TECHNICAL, _("Technical state"), url)
-        yield from super().menu_entries(request)
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         yield Tool(_("Technical state"), display.page_url(self.admin_site, ReconciliationRun, "technical"), post=False)

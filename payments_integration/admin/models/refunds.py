@@ -10,14 +10,12 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
-from payments_integration.admin.shared.menu import Place
 from payments_integration.enums import RefundStatus
 from payments_integration.models import Payment, Payout, Refund
 
 
 @admin.register(Refund)
 class RefundAdmin(MirrorAdmin):
-    menu_place = Place.REFUNDS
     list_display = (
         "amount_shown", "status_shown", "payer_name", "payment_shown", "reason_start", "created_at", "payout_link",
         "account", "id",

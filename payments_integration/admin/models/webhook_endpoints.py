@@ -8,17 +8,15 @@ from typing import Any
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import services
 from payments_integration.admin import flows
-from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin, outside_transactions
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Outcome, Tool, Weight, may
 from payments_integration.admin.shared.display import NO_SECRET
-from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import STYLES
 from payments_integration.enums import ActiveStatus
 from payments_integration.models import WebhookEndpoint
@@ -43,7 +41,6 @@ def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
 class WebhookEndpointAdmin(MirrorAdmin):
     """Endpoints. For each one, the list says if its secret is known."""
 
-    menu_place = Place.TECHNICAL
     list_display = ("url", "status_shown", "secret_shown", "secret_age", "created_at", "account", "id")
     list_filter = (filters.known("status", gettext_lazy("status"), ActiveStatus), filters.ACCOUNT)
     search_fields = ("id__startswith", "url__exact")
@@ -101,14 +98,6 @@ class WebhookEndpointAdmin(MirrorAdmin):
         if self.has_add_permission(request):
             url = display.page_url(self.admin_site, WebhookEndpoint, "add")
             yield Tool(_("Create webhook endpoint"), url, post=False, weight=Weight.MAIN)
-
-    def get_urls(self) -> list[URLPattern]:
-        urls = super().get_urls()
-        for url in urls:
-            # The add page sends a request, which services refuse to do inside a transaction.
-            if url.name == self.url_name("add"):
-                outside_transactions(url.callback)
-        return urls
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         if not self.has_add_permission(request):

@@ -18,7 +18,6 @@ from django.db.models.options import Options
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy
 
-from payments_integration import conf
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
@@ -75,8 +74,9 @@ def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
     return column
 
 
-def _of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a column that shows a field of the model in another way. The list is sorted by the field."""
+@functools.cache
+def of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a column that replaces a field's name and shows its value in another way. The field sorts the list."""
 
     @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
     def column(obj: Any) -> str:
@@ -85,30 +85,6 @@ def _of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Cal
     # Django uses it in CSS classes.
     column.__name__ = name
     return column
-
-
-@functools.cache
-def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """Return a column with a time in the format of all times. It replaces the field's name in ``list_display``."""
-    return _of_field(opts, name, display.moment)
-
-
-@functools.cache
-def account(opts: Options[Any]) -> Callable[[Any], str]:
-    """Return a column with the account's name for people."""
-    return _of_field(opts, "account", conf.account_name)
-
-
-@functools.cache
-def short(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """Return a column with a time in few words, for lists."""
-    return _of_field(opts, name, display.short)
-
-
-@functools.cache
-def copied(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """Return a column with an id that a click copies."""
-    return _of_field(opts, name, display.copied)
 
 
 def plain(name: str, description: StrOrPromise) -> Column:

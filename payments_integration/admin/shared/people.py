@@ -9,8 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import Page
+from payments_integration.admin.shared.sections import Page, once
 from payments_integration.enums import AccountType, DocumentType
 from payments_integration.models import Mirror, Payment, Refund
 

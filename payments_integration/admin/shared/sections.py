@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.models import Event, StatusChange
+from payments_integration.models import Event, EventState, Mirror, Operation, OperationState, Refund, StatusChange
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -26,6 +26,23 @@ STYLES = ("payments_integration/dashboard.css",)
 ROWS = 25
 
 Cell = Callable[[Any], str]
+T = TypeVar("T")
+
+
+def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
+    """Return the rows of ``model`` about a mirrored object."""
+    rows: QuerySet[Any] = model._default_manager.filter(
+        account=obj.account, object_kind=obj.kind, object_id=obj.object_id
+    )
+    return rows
+
+
+def once(row: Any, name: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``, which is kept on the row under ``name``. The row lives for one request."""
+    kept: dict[str, Any] = row.__dict__
+    if name not in kept:
+        kept[name] = read()
+    return cast("T", kept[name])
 
 
 class Section:
@@ -107,4 +124,57 @@ class Page(NamedTuple):
                 ),
             },
             search,
+        )
+
+    def events(self, rows: QuerySet[Event], search: str) -> Iterable[Section]:
+        return self.section(
+            _("Events"),
+            rows.only("type", "state", "created_at"),
+            {
+                _("Created at"): lambda row: display.moment(row.created_at),
+                _("Event"): lambda row: display.admin_link(self.site, Event, row.pk, display.event_name(row.type)),
+                _("State"): lambda row: display.status(row.state, EventState),
+            },
+            search,
+            hides_none=True,
+        )
+
+    def operations(self, obj: Mirror) -> Iterable[Section]:
+        """Yield the operations on the object and the one that created it."""
+        fields = ("operation", "state", "amount", "currency", "actor", "result_kind", "result_id", "created_at")
+        rows = Operation.objects.filter(account=obj.account).only("account", *fields)
+        # Uses a union, because each half has its own index. With OR, a database may scan all operations by time.
+        both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id))
+        return self.section(
+            _("Operations"),
+            both.order_by("-created_at"),
+            {
+                _("Created at"): lambda row: display.moment(row.created_at),
+                _("Operation"): lambda row: display.admin_link(
+                    self.site, Operation, row.pk, display.operation_name(row.operation)
+                ),
+                _("Amount"): lambda row: display.money(row.amount, row.currency),
+                # The provider accepted a done request. The status of the result says what became of it.
+                _("State"): lambda row: display.status(
+                    row.state, OperationState, tone="quiet" if row.state == OperationState.DONE else ""
+                ),
+                _("Result"): lambda row: display.object_link(self.site, row.account, row.result_kind, row.result_id),
+                _("Asked by"): lambda row: display.actor(row.actor),
+            },
+            obj.object_id,
+            hides_none=True,
+        )
+
+    def refunds(self, rows: QuerySet[Refund], search: str) -> Iterable[Section]:
+        return self.section(
+            _("Refunds"),
+            rows.order_by("-created_at", "-pk"),
+            {
+                _("Created at"): lambda row: display.moment(row.created_at),
+                _("Refund"): lambda row: display.admin_link(self.site, Refund, row.pk),
+                _("Amount"): lambda row: display.money(row.amount, row.currency),
+                _("Status"): lambda row: display.status(row.status, Refund.Status),
+            },
+            search,
+            hides_none=True,
         )

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from payments_integration import permissions, services
 from payments_integration.api.errors import INVALID_STATE, PERMISSION, Problem
-from payments_integration.api.request_bodies import ApproveInput, DecideInput, RejectInput
+from payments_integration.api.request_bodies import DECISIONS, ApproveInput, DecideInput, RejectInput
 from payments_integration.api.schema import Route
 from payments_integration.api.serializers import OperationSerializer
 from payments_integration.api.views.sending import SendingView
@@ -97,16 +97,6 @@ class RejectView(_DecisionView):
         return self.decide(self.operation(), services.reject, request.user, body["comment"])
 
 
-#: The decisions, each with its permission and its arguments. The services check the permission only for staff.
-_DECISIONS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
-    "look_up": ("change_operation", lambda body: ()),
-    "retry": ("change_operation", lambda body: ()),
-    "mark_happened": ("change_operation", lambda body: (body.get("object_id"),)),
-    "mark_never_happened": ("close_operation", lambda body: ()),
-    "mark_others": ("close_operation", lambda body: (body.get("object_ids") or [],)),
-}
-
-
 class DecideView(_DecisionView):
     routes = {
         "POST": Route(
@@ -122,13 +112,15 @@ class DecideView(_DecisionView):
 
     def post(self, request: Request, id: str) -> Response:
         body = self.body()
-        serializer = DecideInput(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        name = str(body["decision"])
-        permission, arguments = _DECISIONS[name]
-        operation = self.operation()
-        permissions.require(request.user, permission, operation)
-        further = arguments(body)
+        DecideInput(data=request.data).is_valid(raise_exception=True)
+        name, operation = str(body["decision"]), self.operation()
+        # The services check the permission only for staff.
+        permissions.require(request.user, DECISIONS[name], operation)
+        settle, user, comment = getattr(services, name), request.user, body.get("comment") or ""
         if name in ("look_up", "retry"):
-            return self.decide(operation, getattr(services, name), request.user)
-        return self.decide(operation, getattr(services, name), *further, request.user, body.get("comment") or "")
+            return self.decide(operation, settle, user)
+        if name == "mark_happened":
+            return self.decide(operation, settle, body.get("object_id"), user, comment)
+        if name == "mark_others":
+            return self.decide(operation, settle, body.get("object_ids") or [], user, comment)
+        return self.decide(operation, settle, user, comment)

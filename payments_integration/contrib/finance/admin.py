@@ -10,13 +10,11 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.menu import Place
 from payments_integration.contrib.finance.models import Movement, MovementKind
 
 
 @admin.register(Movement)
 class MovementAdmin(ReadOnlyAdmin):
-    menu_place = Place.CASH_BOOK
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
     object_history_template = "admin/payments_integration/object_history.html"

@@ -17,7 +17,6 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.models.payments import MORE_TOOLS
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Press, Tool
-from payments_integration.admin.shared.menu import Place
 from payments_integration.contrib.receipts import options
 from payments_integration.contrib.receipts.models import ReceiptMail, ReceiptState, Why
 from payments_integration.enums import PAID_PAYMENT_STATUSES
@@ -35,7 +34,6 @@ def _send_again(obj: ReceiptMail, press: Press) -> None:
 
 @admin.register(ReceiptMail)
 class ReceiptMailAdmin(ReadOnlyAdmin):
-    menu_place = Place.TECHNICAL
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
     object_history_template = "admin/payments_integration/object_history.html"

@@ -76,10 +76,16 @@ def test_a_payment_is_shown_with_its_money_its_payer_and_its_records(boss: Clien
         merchant_reference="order-7", payer={"name": "Ana Soto"}, metadata={"shelf": "B4"}, failure_reason="late",
     )  # fmt: skip
     refund = rows.refund(payment=payment, amount=50, currency="USD")
+    asked = rows.operation(target_id=payment.pk, result_kind="refund", result_id=refund.pk, actor="by hand")
+    made = rows.operation(operation="create_payment", result_kind="payment", result_id=payment.pk)
+    event = rows.event(payment)
+    change = rows.change(payment, event=event)
     html = page(boss, url("payment", "change", payment.pk)).replace("\xa0", " ")
-    for words in ("USD 10.50", "USD 0.50", "USD 0.07", "order-7", "Ana Soto", "B4", "late", "Records", refund.pk):
+    for words in ("USD 10.50", "USD 0.50", "USD 0.07", "order-7", "Ana Soto", "B4", "late", refund.pk, "by hand"):
         assert words in html, words
     assert url("payment", "refund", payment.pk) in html
+    for row in (refund, asked, made, event, change):
+        assert f'href="{url(row._meta.model_name, "change", row.pk)}"' in html
 
 
 @pytest.mark.parametrize("model", ["payment", "payout", "depositreference"])

@@ -22,12 +22,11 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
-from payments_integration.admin.shared.menu import Entry, Place
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import STYLES, Page, Section
+from payments_integration.admin.shared.sections import STYLES, Page, Section, once
 from payments_integration.contrib.backoffice.admin import chosen
 from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
+from payments_integration.contrib.backoffice.admin.menu import Entry, MenuAdmin, Place
 from payments_integration.contrib.backoffice.admin.sections.balances import BalanceSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferenceSectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.payments import PaymentSectionsAdmin
@@ -77,9 +76,6 @@ def instead(model: type[Model]) -> Any:
 class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
     """The page of an object: its story in sentences, and the notes that staff write about it."""
 
-    # The story tells the same in sentences.
-    has_folded_records = True
-
     def has_add_note_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, ADD, obj)
 
@@ -95,19 +91,21 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
         return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        from payments_integration.admin.shared.records import read  # noqa: PLC0415
         from payments_integration.contrib.backoffice.admin.notes import note_steps, notes_section  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.records import read  # noqa: PLC0415
         from payments_integration.contrib.backoffice.admin.sections.story import story  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.timeline import timeline  # noqa: PLC0415
 
         records = read(page, obj)
         yield story(page, obj, records, note_steps(page, obj))
         yield from notes_section(self, page, obj)
         yield from self.details(page, obj)
-        yield from super().sections(page, obj)
+        yield timeline(page, obj, records)
 
 
 @instead(Payment)
 class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
+    menu_place = Place.PAYMENTS
     tabs = (
         chosen.in_status(pgettext_lazy("payments", "Paid"), PAID_PAYMENT_STATUSES),
         chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
@@ -137,8 +135,14 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
         return [
             self.list_path("refund-selected", self.refund_selected_view),
             self.list_path("search", self.search_view),
+            self.list_path("methods", self.methods_view),
             *super().get_urls(),
         ]
+
+    def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
+        from payments_integration.contrib.backoffice.admin.suggestions import SuggestingRefundPage  # noqa: PLC0415
+
+        return SuggestingRefundPage(self, request, payment)
 
     @admin.action(description=_("Refund selected payments"), permissions=["refund"])
     def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
@@ -158,6 +162,15 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
 
         return BulkRefundPage(self, request).respond()
 
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
+        yield Tool(_("Payment methods"), url, post=False)
+
+    def methods_view(self, request: HttpRequest) -> HttpResponse:
+        from payments_integration.contrib.backoffice.admin.payment_methods import PaymentMethodsPage  # noqa: PLC0415
+
+        return PaymentMethodsPage(self, request).respond()
+
     def search_url(self, request: HttpRequest) -> str:
         from payments_integration.contrib.backoffice.admin.overview import search  # noqa: PLC0415
 
@@ -172,6 +185,7 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
 
 @instead(Payout)
 class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
+    menu_place = Place.PAYOUTS
     list_filter = (*with_days(PayoutSectionsAdmin.list_filter), success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
@@ -200,8 +214,10 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
             yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
+        from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK  # noqa: PLC0415
+
         yield from super().sentences(page, obj)
-        if obj.status in flows.MONEY_IS_BACK:
+        if obj.status in MONEY_IS_BACK:
             check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
             yield self._obstacle(obj) or check
 
@@ -214,6 +230,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
 
 @instead(Refund)
 class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
+    menu_place = Place.REFUNDS
     list_filter = (*with_days(RefundSectionsAdmin.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
@@ -227,6 +244,8 @@ class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
 
 @instead(DepositReference)
 class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin):
+    menu_place = Place.DEPOSITS
+    menu_label = _("Deposits")
     list_filter = with_days(DepositReferenceSectionsAdmin.list_filter)
     finds_terms = True
     search_help_text = _(
@@ -240,7 +259,7 @@ class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin)
 
 @instead(Balance)
 class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
-    has_folded_records = True
+    menu_place = Place.BALANCES
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     class Media:
@@ -265,9 +284,16 @@ class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
         yield from super().lead(page, obj)
         yield from changes_section(page, obj)
 
+    def sections(self, page: Page, obj: Balance) -> Iterable[Section]:
+        from payments_integration.contrib.backoffice.admin.sections.records import read  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.timeline import timeline  # noqa: PLC0415
+
+        yield timeline(page, obj, read(page, obj))
+
 
 @instead(Operation)
 class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(operations.OperationAdmin.list_filter)
     export = (
         "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
@@ -275,9 +301,18 @@ class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
         "first_sent_at", "last_sent_at", "closed_at",
     )  # fmt: skip
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        # Show them only above the unfiltered first page.
+        if not request.GET and self.has_view_permission(request):
+            from payments_integration.contrib.backoffice.admin.attention import attention  # noqa: PLC0415
+
+            extra_context = {"pi_attention": attention(self, request), **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
+
 
 @instead(Event)
 class BackOfficeEventAdmin(BackOfficeAdmin, events.EventAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(events.EventAdmin.list_filter)
     export = (
         "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
@@ -294,18 +329,30 @@ class BackOfficeStatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
 class BackOfficeWebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
     """The core's page, with chips above the list."""
 
+    menu_place = Place.TECHNICAL
+
 
 @instead(ReconciliationRun)
 class BackOfficeReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+    menu_place = Place.TECHNICAL
     list_filter = with_days(reconciliation.ReconciliationRunAdmin.list_filter)
     export = (
         "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
         "started_at", "finished_at",
     )  # fmt: skip
 
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
+
+        if may_see_technical_state(self.admin_site, request):
+            url = display.page_url(self.admin_site, ReconciliationRun, "technical")
+            yield Entry(Place.TECHNICAL, _("Technical state"), url)
+        yield from super().menu_entries(request)
+
 
 @instead(Movement)
 class BackOfficeMovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+    menu_place = Place.CASH_BOOK
     list_filter = (
         movement_days("booked_on", "", _("booked on")),
         *(item for item in finance.MovementAdmin.list_filter if not isinstance(item, str)),
@@ -363,7 +410,7 @@ class NoteAdmin(ChosenAdmin):
 
 
 @admin.register(Todo)
-class TodoAdmin(ReadOnlyAdmin):
+class TodoAdmin(MenuAdmin):
     """The entry of the to-do list in the admin's menu. The rows of the list are computed."""
 
     menu_place = Place.TODO

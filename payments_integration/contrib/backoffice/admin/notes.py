@@ -19,9 +19,7 @@ from payments_integration.admin.flows.forms import KeyedForm
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import validation_messages
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.records import about
-from payments_integration.admin.shared.sections import ROWS, Page, Section
+from payments_integration.admin.shared.sections import ROWS, Page, Section, about, once
 from payments_integration.contrib.backoffice import notes
 from payments_integration.contrib.backoffice.admin.sections.story import Step
 from payments_integration.contrib.backoffice.models import Note

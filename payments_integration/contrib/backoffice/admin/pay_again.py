@@ -20,10 +20,11 @@ from django.utils.translation import gettext as _
 from payments_integration import conf, services
 from payments_integration.admin.flows.confirmation import Confirmation
 from payments_integration.admin.flows.forms import KeyedForm
-from payments_integration.admin.flows.payout import MONEY_IS_BACK, PayoutForm, PayoutPage
+from payments_integration.admin.flows.payout import PayoutForm
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
+from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
 from payments_integration.contrib.backoffice.todo import WITHOUT_EFFECT, again_key
 from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
@@ -145,7 +146,7 @@ class PayAgainForm(PayoutForm):
     again = forms.CharField(required=False, max_length=255, widget=forms.HiddenInput)
 
 
-class PayAgainPage(PayoutPage):
+class PayAgainPage(SuggestingPayoutPage):
     """The page that creates a payout, filled in with a payout that did not arrive."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
@@ -157,7 +158,7 @@ class PayAgainPage(PayoutPage):
         self.refused = ""
 
     def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
-        form = PayAgainForm(*args, **kwargs)
+        form = suggesting(PayAgainForm(*args, **kwargs))
         if self.first is not None and "account" in form.fields:
             # Offer only the payout's account: keys are unique within an account, so a key stops a second payout only
             # there.

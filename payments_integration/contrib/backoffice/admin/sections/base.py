@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
-from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.contrib.backoffice.admin.menu import MenuAdmin
 
 
-class SectionsAdmin(ReadOnlyAdmin):
+class SectionsAdmin(MenuAdmin):
     """A page with sections around the fields. A subclass names it before the core's ModelAdmin."""
 
     change_form_template: ClassVar[Any] = "admin/payments_backoffice/change_form.html"

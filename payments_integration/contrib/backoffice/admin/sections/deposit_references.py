@@ -17,9 +17,8 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import deposit_references
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.people import Fact, name_in
-from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.admin.shared.sections import Page, Section, Table, once
 from payments_integration.contrib.backoffice.admin.sections import next_actions, orders
 from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.people import Facts

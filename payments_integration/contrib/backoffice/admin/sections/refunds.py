@@ -15,9 +15,8 @@ from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import refunds
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import Tool, Weight, may
-from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.people import Fact, known_payment
-from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.admin.shared.sections import Page, Section, Table, once
 from payments_integration.contrib.backoffice.admin.sections import orders, tables
 from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
 from payments_integration.contrib.backoffice.admin.sections.calculation import Calculation, Row

@@ -14,7 +14,7 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.auth.models import User
 from django.test import Client
 
-from payments_integration.admin.shared import records
+from payments_integration.contrib.backoffice.admin.sections import records
 from payments_integration.models import Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url

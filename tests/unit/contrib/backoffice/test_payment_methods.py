@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from payments_integration import schemas, services
-from payments_integration.admin.flows import payment_methods
+from payments_integration.contrib.backoffice.admin import payment_methods
 from payments_integration.exceptions import NoAnswer
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url

@@ -15,7 +15,11 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.sites import all_sites
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
+
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.shared import display
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -45,6 +49,25 @@ class Entry(NamedTuple):
     model: type[Model] | None = None
 
 
+class MenuAdmin(ReadOnlyAdmin):
+    """A ModelAdmin whose pages have the menu, and whose list may be an entry of it."""
+
+    head_template = "admin/payments_backoffice/includes/head.html"
+    #: The list's place in the menu; None: not in the menu. ``menu_label`` is its name, if not the name of the model.
+    menu_place: Place | None = None
+    menu_label: StrOrPromise = ""
+
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        """Yield the menu's entries for the pages of this model that the user may see."""
+        if self.menu_place is not None and self.has_view_permission(request):
+            label = self.menu_label or capfirst(str(self.opts.verbose_name_plural))
+            yield Entry(self.menu_place, label, display.list_url(self.admin_site, self.model), self.model)
+
+    def search_url(self, request: HttpRequest) -> str:
+        """Return the URL of the search page, which every page's search field opens; empty if this model has none."""
+        return ""
+
+
 def current_site(request: HttpRequest) -> AdminSite:
     """Return the admin site that shows the page. A project may have several."""
     name = getattr(request, "current_app", "")
@@ -54,7 +77,7 @@ def current_site(request: HttpRequest) -> AdminSite:
 def menu(context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the context of the menu's template. It has only what the user may see. Takes no queries."""
     request: HttpRequest = context["request"]
-    ours: list[Any] = [found for found in current_site(request)._registry.values() if hasattr(found, "menu_entries")]
+    ours = [found for found in current_site(request)._registry.values() if isinstance(found, MenuAdmin)]
     entries = [*_overview(context), *(entry for found in ours for entry in found.menu_entries(request))]
     entries.sort(key=lambda entry: (entry.place, str(entry.label)))
     is_search = "searched" in context

@@ -17,8 +17,8 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden
-from payments_integration.admin.shared.records import ENTRIES, Records, made
 from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.contrib.backoffice.admin.sections.records import ENTRIES, Records, made
 from payments_integration.enums import RefundStatus
 from payments_integration.models import (
     Event,
@@ -58,18 +58,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline(Section):
-    template: ClassVar[str] = "admin/payments_integration/includes/timeline.html"
+    template: ClassVar[str] = "admin/payments_backoffice/includes/timeline.html"
 
     entries: list[Entry]
     #: Label and URL of the lists with all entries.
     lists: list[tuple[StrOrPromise, str]]
     #: The names of the sources that this user may not see.
     hidden: list[StrOrPromise]
-    #: Only its title is shown until the user opens it.
-    is_folded: bool
 
 
-def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool) -> Timeline:
+def timeline(page: Page, obj: Mirror, records: Records) -> Timeline:
     """Return the newest entries of a mirrored object that this user may see. Takes no queries."""
     site = page.site
     sources: list[list[Entry]] = [
@@ -88,9 +86,7 @@ def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool) -> T
     lists = [(label, _found(site, model, obj)) for model, label in labels if page.may_view(model)]
     lists.append((gettext_lazy("All actions in this admin"), display.page_url(site, type(obj), "history", obj.pk)))
     entries = heapq.nlargest(ENTRIES, (entry for source in sources for entry in source), key=lambda entry: entry.order)
-    return Timeline(
-        entries, [(label, url) for label, url in lists if url], hidden(site, page.request, *_SOURCES), is_folded
-    )
+    return Timeline(entries, [(label, url) for label, url in lists if url], hidden(site, page.request, *_SOURCES))
 
 
 def _event(site: AdminSite, row: Event) -> Entry:

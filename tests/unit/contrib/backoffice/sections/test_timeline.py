@@ -15,11 +15,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from payments_integration.admin.shared import display, timeline
+from payments_integration.admin.shared import display
+from payments_integration.contrib.backoffice.admin.sections import timeline
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-MODELS = ("payment", "payout", "refund", "depositreference", "webhookendpoint")
+MODELS = ("payment", "payout", "refund", "depositreference")
 
 
 def shown(client: Client, row: Any) -> list[str]:

@@ -84,7 +84,7 @@ class PaymentMethodsPage:
             "left_out": max(0, len(found or ()) - MAX_ROWS),
             "media": self.admin.media + form.media,
         }
-        return self.admin.render_page(self.request, "admin/payments_integration/payment/methods.html", context)
+        return self.admin.render_page(self.request, "admin/payments_backoffice/payment_methods.html", context)
 
 
 def _columns(methods: Iterable[schemas.PaymentMethod]) -> list[str]:

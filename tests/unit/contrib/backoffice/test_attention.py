@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from payments_integration.admin.models import operations
+from payments_integration.contrib.backoffice.admin import attention
 from payments_integration.models import Operation, OperationState
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
@@ -28,14 +28,14 @@ def test_attention_shows_the_oldest_of_each_state_most_urgent_first(boss: Client
     made = {
         state: [
             rows.operation(state=state, target_id=f"pay_{state}", created_at=rows.AT + timedelta(minutes=minute)).pk
-            for minute in range(operations.ATTENTION_ROWS + 1)
+            for minute in range(attention.ATTENTION_ROWS + 1)
         ]
         for state in OperationState.values
     }
     html = shown(boss)
     place = {pk: html.find(f'href="{url("operation", "change", pk)}"') for pks in made.values() for pk in pks}
     found = sorted((pk for pk, at in place.items() if at >= 0), key=place.__getitem__)
-    assert found == [pk for state in OPEN for pk in made[state][: operations.ATTENTION_ROWS]]
+    assert found == [pk for state in OPEN for pk in made[state][: attention.ATTENTION_ROWS]]
     assert f'href="{url("payment", "change", "pay_unknown")}"' in html
     for state in OPEN:
         assert f'href="{url("operation", "changelist")}?state={state}"' in html

@@ -14,8 +14,7 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import Q, QuerySet
 
 from payments_integration import services
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import Page
+from payments_integration.admin.shared.sections import Page, about, once
 from payments_integration.models import (
     MIRRORS,
     Event,
@@ -61,14 +60,6 @@ def _read(page: Page, obj: Mirror) -> Records:
     results = _results(page, obj, operations)
     refunds = _newest(_refunds(obj), "created_at") if isinstance(obj, Payment) and page.may_view(Refund) else []
     return Records(events, changes, operations, results, refunds, _logged(obj, operations))
-
-
-def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
-    """Return the rows of ``model`` about a mirrored object."""
-    rows: QuerySet[Any] = model._default_manager.filter(
-        account=obj.account, object_kind=obj.kind, object_id=obj.object_id
-    )
-    return rows
 
 
 def _newest(rows: QuerySet[Any], time: str) -> list[Any]:
