@@ -231,16 +231,18 @@ def _preparing_cursor(connection: BaseDatabaseWrapper) -> CursorWrapper:
     If the project has set psycopg's ``prepare_threshold``, PostgreSQL parses and plans the statement once per
     connection. Django's own cursors write the values into the text, so that no two texts are the same.
     """
-    connection.ensure_connection()
+    # From Django: django-tenants chooses the schema as it makes a cursor.
+    cursor = connection.cursor()
     raw: Any = connection.connection
-    if connection.vendor != "postgresql" or getattr(raw, "prepare_threshold", None) is None:
-        return connection.cursor()
+    # A wrapper of the project may add a second statement, as django-pghistory does. Only Django's cursors take two.
+    is_plain = connection.vendor != "postgresql" or bool(connection.execute_wrappers)
+    if is_plain or getattr(raw, "prepare_threshold", None) is None:
+        return cursor
     import psycopg  # noqa: PLC0415  (another database needs no such driver)
 
-    connection.validate_thread_sharing()
-    with connection.wrap_database_errors:
-        cursor: Any = psycopg.Cursor(raw)
-    return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+    cursor.cursor.close()
+    cursor.cursor = psycopg.Cursor(raw)
+    return cursor
 
 
 class _Parameter(NamedTuple):

@@ -226,9 +226,11 @@ class ListAdmin(_ModelAdmin):
         read = (filters.lookup(self.model, str(name), term) for name in self.search_fields)
         return [found for found in read if found is not None]
 
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Allow only the parameters of the filters. Django would allow lookups on hidden fields too."""
-        return lookup in filters.parameters(self.list_filter)
+        # Django decides as well: a filter on a relation does not open the fields behind it.
+        known = filters.parameters(self.list_filter, [lookup])
+        return lookup in known and super().lookup_allowed(lookup, value, request)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any

@@ -149,13 +149,17 @@ def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.filter(refunded_amount__gt=0, pk__in=refunds)
 
 
-def parameters(list_filter: Iterable[Any]) -> set[str]:
-    """Return the query parameters of a list's filters."""
+def parameters(list_filter: Iterable[Any], given: Iterable[str] = ()) -> set[str]:
+    """Return the query parameters of a list's filters. Those that a project adds are known only if ``given``."""
     names: set[str] = set()
     for item in list_filter:
         if isinstance(item, str):
-            # Django's filter on a time field.
+            # Django's filter on a time field, or on another one.
             names |= {f"{item}__gte", f"{item}__lt"}
+            names |= {item, f"{item}__exact", f"{item}__isnull"}.intersection(given)
+        elif isinstance(item, tuple | list):
+            # A field with a class, such as those of django-admin-rangefilter.
+            names |= {name for name in given if name == item[0] or name.startswith(f"{item[0]}__")}
         else:
             names |= item.parameters() if hasattr(item, "parameters") else {str(item.parameter_name)}
     return names

@@ -21,7 +21,8 @@
 
     const start = () => {
         const ids = document.querySelectorAll(".pi-id");
-        if (ids.length) document.querySelector("#content").append(status);
+        // Jazzmin has no #content.
+        if (ids.length) (document.querySelector("#content") ?? document.body).append(status);
         for (const id of ids) {
             const button = document.createElement("button");
             button.type = "button";

@@ -115,6 +115,17 @@ def test_the_pages_in_this_theme(visit: Visit, person: Person, provider: Provide
         for model in apps.get_app_config("payments_integration").get_models():
             if admin.site.is_registered(model):
                 visitor.open(address(str(model._meta.model_name), "changelist"))
+        visitor.open(address("payment", "changelist"))
+        ids, copied = visitor.find("span.pi-id").count(), visitor.find("button.pi-id").count()
+        if ids or not copied:
+            faults.append(f"payments: {copied} ids can be copied, and {ids} cannot")
+        if settings.ADMIN_THEME != "grappelli":  # which runs an action as soon as it is chosen
+            for row in (0, 1):
+                visitor.find("input.action-select").nth(row).check()
+            visitor.page.select_option("select[name=action]", "refund_selected", force=True)
+            visitor.press("#changelist-form button[name=index]")
+            if "/refund" not in visitor.page.url:
+                faults.append(f"payments: the action leads to {visitor.page.url}")
         # A form of ours inside a form of the theme would send that one.
         waiting = scene["waiting"]
         visitor.open(address("operation", "change", waiting))

@@ -96,6 +96,49 @@ def test_a_refused_prepared_insert_is_an_error_of_django(monkeypatch: pytest.Mon
         statements.insert_if_free(new_event(type="x" * 300), using="default")
 
 
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+def test_a_wrapper_may_add_a_second_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the middleware of django-pghistory does. PostgreSQL prepares one statement only."""
+
+    def add(execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        result = execute(f"SELECT set_config('shop.user', %s, true); {sql}", ("ana", *parameters), many, context)
+        while result.nextset():
+            pass
+        return result
+
+    connection.ensure_connection()
+    monkeypatch.setattr(connection.connection, "prepare_threshold", 2)
+    event = new_event()
+    with connection.execute_wrapper(add):
+        assert statements.insert_if_free(event, using="default") == 1
+        assert statements.insert_if_free(event, using="default") == 0, "the key is taken"
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+def test_a_backend_may_choose_the_schema_with_each_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of django-tenants does. Otherwise the row of one tenant would be in the schema of another."""
+    table = Event._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA red")
+        cursor.execute(f"CREATE TABLE red.{table} (LIKE public.{table} INCLUDING ALL)")
+    database: Any = connection
+    plain = database._cursor
+
+    def choosing(name: str | None = None) -> Any:
+        cursor = plain(name)
+        cursor.execute("SET LOCAL search_path = red, public")
+        return cursor
+
+    monkeypatch.setattr(connection.connection, "prepare_threshold", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "_cursor", choosing)
+        assert statements.insert_if_free(new_event(), using="default") == 1
+        assert Event.objects.count() == 1
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL search_path = public")
+    assert not Event.objects.exists()
+
+
 def test_an_insert_with_a_taken_key_returns_zero() -> None:
     event = new_event()
     assert statements.insert_if_free(event, using="default") == 1

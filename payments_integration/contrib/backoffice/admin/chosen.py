@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.db.models import IntegerField, Q, QuerySet, Subquery
 from django.http import HttpRequest
@@ -145,13 +146,15 @@ def _chip(changelist: ChangeList, label: str, names: list[str]) -> Chip:
 
 def _words(spec: Any) -> str:
     """Return the chosen values of a filter in words."""
-    given = [str(value) for value in spec.used_parameters.values()]
+    # Django's filters on a field have lists of values, and choices without words.
+    given = [str(value[-1] if isinstance(value, list) else value) for value in spec.used_parameters.values()]
     if isinstance(spec, Days):
         if len(given) == 1 and given[0] in PERIODS:
             return str(PERIODS[given[0]][0])
         first, last = (spec.used_parameters.get(name, "…") for name in spec.form.fields)
         return display.text(f"{first} → {last}")
-    known = {str(value): str(label) for value, label in getattr(spec, "lookup_choices", ())}
+    choices = spec.lookup_choices if isinstance(spec, SimpleListFilter) else ()
+    known = {str(value): str(label) for value, label in choices}
     return display.text(", ".join(known.get(value, value) for item in given for value in item.split(SEPARATOR)))
 
 

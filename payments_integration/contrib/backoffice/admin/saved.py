@@ -40,7 +40,7 @@ class SavedFilters:
         self._admin, self._request = model_admin, request
         self._own = SavedFilter.objects.filter(owner=user_id(request.user), listed=model_admin.opts.label_lower)
         self.list_url = display.list_url(model_admin.admin_site, model_admin.model)
-        self.query = _query(request.GET, filters.parameters(model_admin.list_filter))
+        self.query = _query(request.GET, filters.parameters(model_admin.list_filter, request.GET))
 
     @cached_property
     def rows(self) -> list[SavedFilter]:

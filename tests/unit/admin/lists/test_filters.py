@@ -290,6 +290,56 @@ def test_the_query_parameters_of_a_list_are_those_of_its_filters() -> None:
     assert filters.parameters(listed) == {"currency", "from", "to", "days"}
 
 
+class Range(admin.FieldListFilter):
+    """Like those of django-admin-rangefilter: its parameter is no lookup."""
+
+    def expected_parameters(self) -> Any:
+        return [f"{self.field_path}__range__gte"]
+
+    def choices(self, changelist: Any) -> Any:
+        return []
+
+    def queryset(self, request: Any, queryset: Any) -> Any:
+        least: Any = self.used_parameters.get(f"{self.field_path}__range__gte")
+        return queryset.filter(**{f"{self.field_path}__gte": least[-1]}) if least else queryset
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", {"pay_small", "pay_large"}),
+        ("amount__range__gte=2000", {"pay_large"}),
+        ("method_code=mx_spei", {"pay_large"}),
+        ("merchant_reference=o-1", {"pay_large"}),
+        ("amount__range__gte=1&method_code=mx_spei", {"pay_large"}),
+    ],
+)
+def test_a_project_adds_filters_on_fields(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, query: str, expected: set[str]
+) -> None:
+    listed: Any = admin.site.get_model_admin(Payment)
+    own = (
+        *listed.list_filter,
+        ("amount", Range),
+        ("method_code", admin.AllValuesFieldListFilter),
+        "merchant_reference",
+    )
+    monkeypatch.setattr(listed, "list_filter", own)
+    rows.payment(id="pay_small", amount=1000)
+    rows.payment(id="pay_large", amount=2000, method_code="mx_spei", merchant_reference="o-1")
+    assert found(boss, query) == expected
+    shown = page(boss, f"{url('payment', 'changelist')}?{query}")
+    assert ("amount__range__gte" in query) == ("Amount: " in shown)
+    assert ("Save these filters" in shown) == bool(query)
+
+
+def test_a_filter_on_a_relation_opens_no_field_behind_it(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = admin.site.get_model_admin(Refund)
+    monkeypatch.setattr(listed, "list_filter", (("payment", admin.RelatedFieldListFilter),))
+    behind = "payment__payer_email__startswith=a"
+    assert boss.get(f"{url('refund', 'changelist')}?{behind}").status_code == 400
+
+
 def test_every_filter_names_its_parameter() -> None:
     """Themes of the admin read it from every filter of a list."""
     for model, model_admin in admin.site._registry.items():
