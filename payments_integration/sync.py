@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from payments_integration import projection
-from payments_integration.client import Answer, Client, at_most, get_client, unguarded_client
+from payments_integration import conf, projection
+from payments_integration.client import Answer, Client, at_most, unguarded_client
 from payments_integration.db.transactions import in_transaction
 from payments_integration.enums import Kind
 from payments_integration.exceptions import (
@@ -36,6 +36,12 @@ _GET: dict[str, Callable[[Client], Any]] = {
     Kind.REFUND: lambda client: client.refunds.get,
     Kind.DEPOSIT_REFERENCE: lambda client: client.deposit_references.get,
 }
+
+
+def get_client(account: str = conf.DEFAULT_ACCOUNT) -> Client:
+    """Return the account's client. Raises ImproperlyConfigured without one, or as ``require_same_project``."""
+    require_same_project(account)
+    return unguarded_client(account)
 
 
 def require_same_project(account: str) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 from django.utils import timezone
 
 from payments_integration import conf, projection, sync, wakeup
-from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
 from payments_integration.outbox import claiming, operations, outcomes
 from payments_integration.outbox.claiming import Claim
+from payments_integration.sync import get_client
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)

@@ -15,13 +15,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
-from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.outbox import claiming, look_ups, operations, outcomes, sending
+from payments_integration.sync import get_client
 from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 

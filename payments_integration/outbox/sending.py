@@ -17,7 +17,6 @@ from payments_integration.client import (
     LatestAnswer,
     at_most,
     before_sending,
-    get_client,
 )
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import CLOCK_SLACK
@@ -33,6 +32,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
 from payments_integration.outbox.claiming import Claim, ClaimTooShort
+from payments_integration.sync import get_client
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)

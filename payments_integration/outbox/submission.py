@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, permissions, projection, wakeup
-from payments_integration.client import LatestAnswer, get_client
+from payments_integration.client import LatestAnswer
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import in_transaction, ledger_database, refuse_transaction_elsewhere
 from payments_integration.exceptions import (
@@ -28,6 +28,7 @@ from payments_integration.outbox.intents import Intent, Precondition, Preconditi
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
+from payments_integration.sync import get_client
 
 logger = get_logger(__name__)
 

@@ -371,8 +371,8 @@ def test_inside_a_transaction_a_new_key_is_not_used(ten: Payment, installed: Pro
     installed.engine.default_project.add_key("sk_test_rotated")
     with with_key("sk_test_rotated"):
         with transaction.atomic(), pytest.raises(NoAnswer, match=r"Nothing was sent: .* was not compared"):
-            conf.guard("default")
-        conf.guard("default")
+            sync.get_client("default")
+        sync.get_client("default")
 
 
 def test_a_provider_that_does_not_answer_decides_nothing(ten: Payment, installed: ProviderSandbox) -> None:
@@ -402,7 +402,7 @@ def test_the_state_is_read_once_a_minute(filled: Payment, django_assert_num_quer
     with with_key("sk_test_sandbox"):
         services.refresh(filled)
         with django_assert_num_queries(0):
-            conf.guard("default")
+            sync.get_client("default")
             assert projection.waiting_accounts() == []
             assert projection.uncompared_accounts() == []
 
