@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error as AnyDatabaseError, OperationalError, router
+from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, router
 from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, services, sync
-from payments_integration.attention import naming_trouble, send_overdue
+from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
 from payments_integration.db.claims import ClaimLost, Claims, Held
 from payments_integration.db.refusals import condemns, described
@@ -84,9 +84,10 @@ def process_due(
 
     try:
         _take_steps(account, deadline, counted)
-    except OperationalError as error:
-        is_conflict = isinstance(error, RaceLost) or is_transient(error)
+    except DatabaseError as error:
+        is_conflict = isinstance(error, OperationalError) and (isinstance(error, RaceLost) or is_transient(error))
         if deadline is None or time.monotonic() < deadline or not is_conflict:
+            name_trouble(error, account)
             raise
         logger.info(
             "A conflict (%s) came after the deadline; the schedule does the rest",
@@ -113,8 +114,7 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
             inbox.release_overdue(account)
             send_overdue(account)
         counted("dispatched", inbox.dispatch)
-        with naming_trouble(account):
-            is_any_due = DueRefresh.objects.exists()
+        is_any_due = DueRefresh.objects.exists()
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():
@@ -166,8 +166,11 @@ def refresh_due(
     request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
     wait for it. ``heartbeat`` is called before each GET.
     """
-    with naming_trouble(account):
+    try:
         return _refresh_due(account, deadline, hurry, only_awaited, heartbeat)
+    except DatabaseError as error:
+        name_trouble(error, account)
+        raise
 
 
 def _refresh_due(
