@@ -1,4 +1,4 @@
-"""Guard the border with others' code: what our transaction calls after its commit.
+"""Guard the border with others' code: what our transaction calls after its commit, and the session it runs in.
 
 Handlers, and receivers of other apps on our rows, give functions to ``transaction.on_commit``. Django calls these
 inside the exit of ``atomic``, where an error looks like a failure of the transaction, although that is committed. An
@@ -18,6 +18,28 @@ from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
+_SILENT = "_payments_integration_silent_session"
+
+
+def restore_time_zone(connection: BaseDatabaseWrapper) -> None:
+    """Set back the time zone of PostgreSQL's session, which ``SET TIME ZONE`` in a handler or a view leaves changed.
+
+    PostgreSQL answers times in that zone, and Django takes them for times in its own: a newer event would look older.
+    The server reports each change to its client, so this costs no statement.
+    """
+    session: Any = connection.connection
+    if connection.vendor != "postgresql" or session is None or vars(connection).get(_SILENT) is session:
+        return
+    found = session.info.parameter_status("TimeZone")
+    if not found or found == connection.timezone_name:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('TimeZone', %s, false)", [connection.timezone_name])
+    if session.info.parameter_status("TimeZone") == found:
+        # A pooler in between reports no changes. Do not send the statement again.
+        vars(connection)[_SILENT] = session
+    else:
+        logger.warning("The time zone of the database session was %s; it is set back", found)
 
 
 class Callbacks:

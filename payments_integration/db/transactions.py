@@ -22,8 +22,7 @@ from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from payments_integration.db import statements
-from payments_integration.db.callbacks import Callbacks
-from payments_integration.db.sessions import restore_time_zone
+from payments_integration.db.callbacks import Callbacks, restore_time_zone
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
@@ -76,9 +75,9 @@ def repeatable(
 
     def transact() -> T:
         nonlocal callbacks
-        callbacks = Callbacks(connection, about)
         if is_outermost:
             restore_time_zone(connection)
+            callbacks = Callbacks(connection, about)
         with transaction.atomic(using=using, durable=durable):
             result = function()
             if connection.needs_rollback:
@@ -86,7 +85,7 @@ def repeatable(
                 raise TransactionManagementError(
                     "code that was called within the transaction has marked it for rollback"
                 )
-            if is_outermost:
+            if callbacks is not None:
                 callbacks.contain()
         return result
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from payments_integration.db.sessions import restore_time_zone
+from payments_integration.db.callbacks import restore_time_zone
 
 
 def connection(reported: list[str | None]) -> Any:
