@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import ssl
-from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -14,9 +12,6 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 from payments_integration.client.deadlines import Check, Deadline
 from payments_integration.client.resolver import Address, Resolver, is_loopback
-
-#: How a connection ends if its other side has forgotten or closed it.
-_ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class NotConnected(Exception):
@@ -48,15 +43,6 @@ class Attempt:
     #: A byte of the answer has arrived.
     has_answer: bool = False
 
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        """Mark connections that this thread uses in this block as belonging to this request."""
-        token = _attempt.set(self)
-        try:
-            yield
-        finally:
-            _attempt.reset(token)
-
     def connect_seconds(self) -> float:
         """Return the seconds that the next step of connecting may take. Raises TimeoutError after the deadline."""
         return min(self.deadline.left(), self.connect_timeout)
@@ -76,15 +62,6 @@ class Attempt:
         if self.refusal is not None:
             raise NotConnected("there is no time left.")
         self.is_on_reused_connection = is_reused
-
-    @contextlib.contextmanager
-    def may_end_early(self) -> Iterator[None]:
-        try:
-            yield
-        except _ENDED:
-            if self.is_on_reused_connection and not self.has_answer:
-                raise EndedEarly from None
-            raise
 
     # Why there is no connection, for people.
 
@@ -151,6 +128,6 @@ _SANDBOX = "Is the sandbox running?"
 _CERTIFICATE_DATES = {9: "is not valid yet. Is the clock of this machine right?", 10: "has expired."}
 _OTHER_HOST = (62, 63, 64)
 
-_attempt: ContextVar[Attempt] = ContextVar("payments_integration_attempt")
+attempts: ContextVar[Attempt] = ContextVar("payments_integration_attempt")
 #: The request that this thread sends.
-current_attempt = _attempt.get
+current_attempt = attempts.get

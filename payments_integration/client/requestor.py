@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, telemetry
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
-from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
+from payments_integration.client.rate_limit import Bucket, RateLimiter
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
 from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
@@ -158,7 +158,7 @@ class Requestor:
                     telemetry.happened(
                         telemetry.RateLimit(self._account.alias, bucket, window.limit, window.remaining)
                     )
-                self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
+                self._latest = LatestAnswer(reply.answered_at, self._monotonic())
                 if refusal is None:
                     return reply
                 # If a POST was sent twice, the first one may have been executed: its caller decides.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,10 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, current_attempt
+from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, attempts, current_attempt
 from payments_integration.client.connections import POOLS
 from payments_integration.client.deadlines import Deadline, budget, current_check
+from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
 from payments_integration.runtime.logs import get_logger
@@ -36,7 +38,7 @@ _MAX_REQUEST_ID = 255
 _TOO_LARGE = "the answer is too large"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """A reply of any status, not yet judged.
 
@@ -54,15 +56,18 @@ class Reply:
     duration: float
     #: The request was sent twice, because its connection was lost before the first byte of an answer.
     was_repeated: bool = False
+    #: The provider's id of this request; empty if the headers name none.
+    request_id: str = field(default="", init=False)
+    #: The Date header in UTC; None if it is missing or malformed.
+    answered_at: datetime | None = field(default=None, init=False)
 
-    @property
-    def request_id(self) -> str:
-        """The provider's id of this request; empty if the headers name none."""
+    def __post_init__(self) -> None:
+        self.answered_at = http_date(self.headers.get("Date", ""))
         for name in _REQUEST_ID_HEADERS:
             value = self.headers.get(name, "")
             if value and value.isascii() and value.isprintable():
-                return value[:_MAX_REQUEST_ID]
-        return ""
+                self.request_id = value[:_MAX_REQUEST_ID]
+                return
 
     @property
     def is_too_large(self) -> bool:
@@ -171,11 +176,11 @@ class Transport:
         # An error of requests holds the request with its headers and body. NoAnswer is raised outside the except
         # block, so that this error is not even its context.
         response: requests.Response | None = None
+        token = attempts.set(attempt)
         try:
-            with attempt.current():
-                # The connection knows the deadline, and sets the timeouts.
-                response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
-                return _Sent(response, *_read(response))
+            # The connection knows the deadline, and sets the timeouts.
+            response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
+            return _Sent(response, *_read(response))
         except EndedEarly:
             return _Sent(ended_early=True)
         except NotConnected as error:
@@ -183,6 +188,7 @@ class Transport:
         except (OSError, HTTPError, HTTPException) as error:
             return _Sent(problem=_name(error))
         finally:
+            attempts.reset(token)
             if response is not None:
                 response.close()
 
