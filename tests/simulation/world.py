@@ -20,7 +20,7 @@ from django.db.models.signals import post_delete, post_save
 from django.test import RequestFactory, override_settings
 from django.utils import timezone
 
-from payments_integration import apps, conf, projection, tasks, webhooks
+from payments_integration import conf, projection, tasks, wakeup, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox import claiming, release, releasing
@@ -633,7 +633,7 @@ class World:
         stack.enter_context(mock.patch.object(history, "_contacts", {}))
         # In Django's test environment there is no history.
         stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
-        stack.enter_context(mock.patch.object(apps, "_publisher", self))
+        stack.enter_context(mock.patch.object(wakeup, "_publisher", self))
         stack.enter_context(mock.patch.object(tasks, "wake_up", self.wake_up))
         stack.enter_context(mock.patch.object(socket.socket, "connect", self._connects))
         stack.enter_context(mock.patch.object(releasing, "release", self._release))
