@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from payments_integration.client.deadlines import Check, Deadline
+from payments_integration.client.deadlines import Check
 from payments_integration.client.resolver import Address, Resolver, is_loopback
 
 
@@ -30,7 +31,10 @@ class Attempt:
     #: Without user and password; "" without a proxy.
     proxy: str
     resolver: Resolver
-    deadline: Deadline
+    #: When it must be over, on the monotonic clock.
+    ends_at: float
+    #: Seconds without a byte that are allowed until then.
+    silence: float
     #: Seconds to connect to one address, and for the TLS handshake.
     connect_timeout: float
     #: Called right before the first byte leaves.
@@ -43,14 +47,25 @@ class Attempt:
     #: A byte of the answer has arrived.
     has_answer: bool = False
 
+    def left(self) -> float:
+        """Return the seconds until the deadline. Raises TimeoutError after it."""
+        left = self.ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+    def timeout(self) -> float:
+        """Return the seconds that the next read or write may take. Raises TimeoutError after the deadline."""
+        return min(self.left(), self.silence)
+
     def connect_seconds(self) -> float:
         """Return the seconds that the next step of connecting may take. Raises TimeoutError after the deadline."""
-        return min(self.deadline.left(), self.connect_timeout)
+        return min(self.left(), self.connect_timeout)
 
     def leave(self, *, is_reused: bool) -> None:
         """Let the first byte leave now, unless there is no time for the whole exchange."""
         try:
-            left = self.deadline.left()
+            left = self.left()
         except TimeoutError:
             raise NotConnected(f"no connection to {self.base_url} in time.") from None
         if self.check is not None:

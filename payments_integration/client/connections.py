@@ -57,7 +57,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     if attempt.proxy and _stays_here():
         raise attempt.outside()
     try:
-        addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.deadline)
+        addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.left)
     except (OSError, UnicodeError) as error:
         raise attempt.unresolved(error) from None
     if _stays_here() and not all(map(is_loopback, addresses)):
@@ -108,7 +108,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._attempt.deadline.timeout())
+        self._sock.settimeout(self._attempt.timeout())
         count = self._raw.readinto(buffer)
         if count:
             self._attempt.has_answer = True
@@ -178,7 +178,7 @@ class _Connection(HTTPConnection):
     def send(self, data: Any) -> None:
         attempt = current_attempt()
         for begin in range(0, len(data), _CHUNK):
-            self.sock.settimeout(attempt.deadline.timeout())
+            self.sock.settimeout(attempt.timeout())
             super().send(data[begin : begin + _CHUNK])
 
     def getresponse(self) -> Any:

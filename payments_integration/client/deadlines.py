@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 #: Called with the seconds within which the exchange ends.
 Check = Callable[[float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """A deadline: ``at`` on the monotonic clock. Until then, ``silence`` seconds without a byte are allowed."""
-
-    at: float
-    silence: float
-
-    def left(self) -> float:
-        """Return the seconds until the deadline. Raises TimeoutError after it."""
-        left = self.at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return left
-
-    def timeout(self) -> float:
-        """Return the seconds that the next read or write may take. Raises TimeoutError after the deadline."""
-        return min(self.left(), self.silence)
 
 
 _budget: ContextVar[float | None] = ContextVar("payments_integration_budget", default=None)

@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 from payments_integration import __version__, conf
 from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, attempts, current_attempt
 from payments_integration.client.connections import POOLS
-from payments_integration.client.deadlines import Deadline, budget, current_check
+from payments_integration.client.deadlines import budget, current_check
 from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
@@ -115,7 +115,7 @@ class Transport:
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         limits = conf.current()
-        deadline = Deadline(time.monotonic() + budget(limits.REQUEST_DEADLINE), limits.READ_TIMEOUT)
+        ends_at = time.monotonic() + budget(limits.REQUEST_DEADLINE)
         url = f"{self._base_url}/v1{path}"
         was_repeated = False
         while True:
@@ -123,7 +123,8 @@ class Transport:
                 self._base_url,
                 self._proxy,
                 self._resolver,
-                deadline,
+                ends_at,
+                limits.READ_TIMEOUT,
                 limits.CONNECT_TIMEOUT,
                 current_check(),
                 is_repetition=was_repeated,
