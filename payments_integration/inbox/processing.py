@@ -18,9 +18,10 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf, schemas, telemetry
 from payments_integration.attention import call_attention, name_trouble
 from payments_integration.db import statements
+from payments_integration.db.claims import long_ago
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
-from payments_integration.db.transactions import WriterPauses, deleted, locked, long_ago, repeatable
+from payments_integration.db.transactions import WriterPauses, deleted, locked, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import (

@@ -288,7 +288,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
     because = cause()
     operation = Operation(
         # A call under the same key after a restored backup has the same reference: look-ups find what it made before.
-        pk=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
+        id=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,

@@ -7,7 +7,6 @@ which objects must be read again, and ``rows`` converts structs to rows and comp
 """
 
 from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
-from payments_integration.projection.clock import clock_offset, provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
     forget_secrets,
@@ -21,12 +20,14 @@ from payments_integration.projection.events import BatchResult, apply_events
 from payments_integration.projection.history import (
     TOO_OLD_TO_DISPATCH,
     before_installation,
+    clock_offset,
     dispatch_begins_at,
     forget_contacts,
     is_history,
     note_contact,
     ours,
     own_time,
+    provider_time,
 )
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
 from payments_integration.projection.project_keys import (

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from payments_integration import schemas
@@ -37,8 +38,11 @@ _AS_THEY_ARE = frozenset({int, datetime, NoneType})
 KIND_OF: dict[type[schemas.Resource], Kind] = {struct: Kind(kind) for kind, struct in schemas.RESOURCES.items()}
 
 
-def model_of(kind: str) -> type[Any]:
-    return MIRRORS[kind]
+def rows_of(kind: str, account: str, object_id: str) -> QuerySet[Any]:
+    """Match an object's row. Other accounts may name the same id: a row may be another account's."""
+    identity = {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
+    rows: QuerySet[Any] = MIRRORS[kind]._default_manager.filter(**identity)
+    return rows
 
 
 def object_id_of(resource: schemas.AnyResource) -> str:
@@ -48,7 +52,7 @@ def object_id_of(resource: schemas.AnyResource) -> str:
 
 def row_values(resource: schemas.AnyResource) -> dict[str, Any]:
     """Return the mirrored fields of an object, the derived ones and ``extra``, as a row stores them."""
-    model = model_of(KIND_OF[type(resource)])
+    model: type[Any] = MIRRORS[KIND_OF[type(resource)]]
     values = {name: getattr(resource, name) for name in schemas.MIRRORED[model.kind]}
     for name, value in values.items():
         if type(value) not in _AS_THEY_ARE:
@@ -115,7 +119,7 @@ def new_row(
     is_erased: bool = False,
 ) -> Any:
     """Return an unsaved row of a new object, without personal data if ``is_erased``."""
-    model = model_of(KIND_OF[type(resource)])
+    model: type[Any] = MIRRORS[KIND_OF[type(resource)]]
     identity = {} if isinstance(resource, schemas.Balance) else {"id": resource.id}
     if is_erased:
         values = {**values, **empty_values(model)}
@@ -200,7 +204,7 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
     parents = {
         (account, str(KIND_OF[type(resource)]), object_id_of(resource)): _parent(account, resource)
         for account, resource in objects
-        if model_of(KIND_OF[type(resource)]).personal
+        if MIRRORS[KIND_OF[type(resource)]].personal
     }
     known = erased({*parents, *(parent for parent in parents.values() if parent is not None)})
     found = {key for key, parent in parents.items() if key in known or parent in known}
@@ -215,7 +219,7 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
 
 def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]:
     """Return the keys of the objects whose erasure erases this one too: itself and what it belongs to."""
-    if not model_of(KIND_OF[type(resource)]).personal:
+    if not MIRRORS[KIND_OF[type(resource)]].personal:
         return []
     parent = _parent(account, resource)
     own = (account, str(KIND_OF[type(resource)]), object_id_of(resource))
@@ -224,7 +228,7 @@ def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]
 
 def erase_row(account: str, kind: str, object_id: str) -> bool:
     """Empty the personal fields of one mirror row, within a transaction. Returns False if there is no such row."""
-    model = model_of(kind)
+    model: type[Any] = MIRRORS[kind]
     row = locked(model._default_manager.filter(pk=object_id, account=account)).first()
     if row is None:
         return False

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from payments_integration import inbox, projection
-from payments_integration.db.transactions import long_ago
+from payments_integration.db.claims import long_ago
 from payments_integration.exceptions import KEY_REFUSED
 from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances

@@ -17,9 +17,9 @@ from django.utils import timezone
 from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
-from payments_integration.db.claims import ClaimLost, Claims, Held
+from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, expired, is_transient
+from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.runtime import stopping
@@ -178,8 +178,6 @@ def _refresh_due(
 ) -> int:
     done = 0
     begun = timezone.now()
-    if not DueRefresh.objects.exists():
-        return done
     while True:
         due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
         if account is not None:

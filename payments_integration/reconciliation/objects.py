@@ -20,8 +20,8 @@ from django.utils import timezone
 from payments_integration import conf, erasure, inbox, projection, sync
 from payments_integration.client import Answer, PageOf
 from payments_integration.dates import on_site
-from payments_integration.db.claims import Claims, Held
-from payments_integration.db.transactions import long_ago, repeatable, updated
+from payments_integration.db.claims import Claims, Held, long_ago
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
     OPEN_PAYOUT_STATUSES,

@@ -12,8 +12,7 @@ from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES, Country, Currency, kind_of
 from payments_integration.models import MIRRORS, Balance, Mirror
 from payments_integration.sync import get_client
-from payments_integration.validation.text import is_object_id
-from payments_integration.validation.validator import Validator
+from payments_integration.validation.validator import Validator, is_object_id
 
 MirrorT = TypeVar("MirrorT", bound=Mirror)
 
