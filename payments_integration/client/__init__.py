@@ -1,8 +1,7 @@
 """Speak the provider's HTTP interface, typed: exact bytes out, structs of ``schemas`` back. Imports no models."""
 
 from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.deadlines import at_most, before_sending
-from payments_integration.client.requestor import INTERACTIVE_WAIT, LatestAnswer
+from payments_integration.client.requestor import INTERACTIVE_WAIT, LatestAnswer, at_most, before_sending
 from payments_integration.client.resources import Client, unguarded_client
 
 __all__ = [

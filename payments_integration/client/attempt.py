@@ -6,13 +6,16 @@ import os
 import re
 import ssl
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from payments_integration.client.deadlines import Check
 from payments_integration.client.resolver import Address, Resolver, is_loopback
+
+#: Called with the seconds within which the exchange ends.
+Check = Callable[[float], None]
 
 
 class NotConnected(Exception):

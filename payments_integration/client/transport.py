@@ -20,9 +20,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, attempts, current_attempt
+from payments_integration.client.attempt import Attempt, Check, EndedEarly, NotConnected, attempts, current_attempt
 from payments_integration.client.connections import POOLS
-from payments_integration.client.deadlines import budget, current_check
 from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
@@ -100,11 +99,13 @@ class Transport:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
+        seconds: float,
+        check: Check | None,
     ) -> Reply:
-        """Send once. ``path`` is already quoted.
+        """Send once, and be over in ``seconds``. ``path`` is already quoted.
 
-        Raises NoAnswer if no status and headers arrive, and the error of :func:`before_sending` if that forbids
-        sending.
+        Raises NoAnswer if no status and headers arrive, and the error of ``check``, which is called right before the
+        first byte leaves.
 
         A connection of the pool may be dead without a sign. If it ends before the first byte of the answer, the same
         request is sent once more, at once and on a new connection. Only an idempotency key makes that safe for a POST.
@@ -115,7 +116,7 @@ class Transport:
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         limits = conf.current()
-        ends_at = time.monotonic() + budget(limits.REQUEST_DEADLINE)
+        ends_at = time.monotonic() + seconds
         url = f"{self._base_url}/v1{path}"
         was_repeated = False
         while True:
@@ -126,7 +127,7 @@ class Transport:
                 ends_at,
                 limits.READ_TIMEOUT,
                 limits.CONNECT_TIMEOUT,
-                current_check(),
+                check,
                 is_repetition=was_repeated,
             )
             started = time.monotonic()
