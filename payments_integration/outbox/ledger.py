@@ -131,7 +131,7 @@ def record(
             _set(operation, fields)
         if known is None:
             check.expect_insert(operation)
-            statements.insert_like_save(operation, using=ledger_database())
+            statements.insert_like_save(operation)
         elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:

@@ -93,7 +93,7 @@ def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bo
         if resource is not None:
             projection.record_identity(operation.account, resource, is_current=True)
         # Two operations that found one object: the second sees the link of the first.
-        if lock_row(MIRRORS[call.kind], object_id, ledger_database()) is None:
+        if lock_row(MIRRORS[call.kind], object_id) is None:
             raise LookupError(f"{object_id} is not mirrored")
         if call.creates and _is_linked(operation, object_id):
             return False

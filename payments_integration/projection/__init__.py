@@ -1,9 +1,9 @@
 """Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``snapshots`` tells what was known before a request,
-``ordering`` decides which of two states is newer, ``history`` knows what was before the installation, ``clock`` tells
-the provider's time, ``project_keys`` knows to which project the mirror and the API key belong, ``refreshes`` records
-which objects must be read again, and ``rows`` converts structs to rows and compares them.
+``ordering`` decides which of two states is newer, ``history`` knows what was before the installation and the
+provider's time, ``project_keys`` knows to which project the mirror and the API key belong, ``refreshes`` records which
+objects must be read again, and ``rows`` converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new

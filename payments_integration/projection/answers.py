@@ -37,7 +37,6 @@ from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, number_of_events
-from payments_integration.projection.unknown_operations import notice_unknown_operations
 from payments_integration.signals import mirror_written
 
 
@@ -129,7 +128,7 @@ def write_new(
         _set_history_aside(changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
-        notice_unknown_operations(new)
+        rows.notice_unknown_operations(new)
         request_refreshes(
             {
                 (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
@@ -263,7 +262,7 @@ def _put(
         is_synced = facts is None or facts.is_synced
         recorded = facts.recorded if facts is not None else None
         row = _insert(account, resource, answered_at, duration, recorded=recorded, is_synced=is_synced)
-        notice_unknown_operations([row])
+        rows.notice_unknown_operations([row])
         return row
     _same_account(row, account)
     differs = rows.differences(row, resource)
@@ -317,7 +316,7 @@ def _insert(
         # A pass writes them, so no receiver of another app is called, which could end it.
         statements.insert_many([row])
     else:
-        statements.insert_like_save(row, using=router.db_for_write(type(row)))
+        statements.insert_like_save(row)
     changed_at = at if is_ours or is_synced else _own_time(row, at)
     _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])

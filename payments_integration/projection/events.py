@@ -32,7 +32,6 @@ from payments_integration.projection import ordering, rows
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.unknown_operations import notice_unknown_operations
 from payments_integration.signals import mirror_written
 
 #: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its
@@ -288,7 +287,7 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
     status_changes = [
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]
-    notice_unknown_operations([item.row for item in touched if item.is_new])
+    rows.notice_unknown_operations([item.row for item in touched if item.is_new])
     statements.insert_many(status_changes, keys=False)
     mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

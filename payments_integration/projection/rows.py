@@ -1,32 +1,40 @@
-"""Convert structs to rows, compare them, build the history rows of a change, and keep erased data out."""
+"""Convert structs to rows, compare them, build the history rows of a change, and keep erased data out.
+
+A new row may also show that another ledger made its object.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import schemas
-from payments_integration.db.transactions import locked
+from payments_integration.attention import call_attention
+from payments_integration.db.transactions import locked, updated
 from payments_integration.enums import Kind
 from payments_integration.models import (
     EMPTY_VALUES,
     MIRRORS,
+    AccountState,
     Erasure,
     Event,
     EventState,
     Mirror,
     ObjectKey,
+    Payment,
+    Payout,
     StatusChange,
     of_objects,
+    unknown_operations,
 )
 from payments_integration.projection import history
-from payments_integration.signals import has_listeners, mirror_written, status_changed
+from payments_integration.signals import Reason, has_listeners, mirror_written, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -34,6 +42,8 @@ _NUL, _REPLACEMENT = "\x00", "\ufffd"
 _WHOLE_FLOATS = 2.0**53
 #: Types that every database stores without change.
 _AS_THEY_ARE = frozenset({int, datetime, NoneType})
+#: One call for attention per account and day: after a restore there may be thousands of objects of another ledger.
+_REPORT_EVERY = timedelta(days=1)
 
 KIND_OF: dict[type[schemas.Resource], Kind] = {struct: Kind(kind) for kind, struct in schemas.RESOURCES.items()}
 
@@ -238,6 +248,28 @@ def erase_row(account: str, kind: str, object_id: str) -> bool:
         setattr(row, name, value)
     mirror_written([row])
     return True
+
+
+def notice_unknown_operations(rows: Iterable[Any]) -> None:
+    """Notice objects that another ledger made: proof of a restored backup, or of a second installation.
+
+    ``rows`` were inserted by this transaction. No statement if no reference is an operation's id.
+    """
+    made = {row.merchant_reference: row for row in rows if isinstance(row, Payment | Payout)}
+    for reference in sorted(unknown_operations(made)):
+        row, now = made[reference], timezone.now()
+        state = AccountState.objects.filter(
+            Q(unknown_operation_at=None) | Q(unknown_operation_at__lt=now - _REPORT_EVERY), account=row.account
+        )
+        if updated(state, unknown_operation=reference, unknown_operation_at=now):
+            call_attention(
+                type(row),
+                Reason.LEDGER_INCOMPLETE,
+                account=row.account,
+                message=f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
+                "a backup was restored, or another installation uses this account",
+                instance=row,
+            )
 
 
 def _parent(account: str, resource: schemas.AnyResource) -> ObjectKey | None:
