@@ -30,11 +30,11 @@ from payments_integration.projection import (
     apply_events,
     before_installation,
     erased,
-    waiting_accounts,
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason, event_received, has_listeners, status_changed
+from payments_integration.sync import waiting_accounts
 
 logger = get_logger(__name__)
 

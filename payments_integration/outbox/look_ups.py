@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import conf, projection, sync, wakeup
+from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
@@ -115,7 +115,7 @@ def find_other_project(operation: Operation) -> Verdict | None:
         created_at__lt=operation.created_at,
     )
     results = earlier.order_by("-created_at", "-pk").values_list("result_kind", "result_id")
-    objects = list(results[: projection.COMPARED]) or projection.newest_objects(account, with_gone=True)
+    objects = list(results[: sync.COMPARED]) or sync.newest_objects(account, with_gone=True)
     return Verdict(OTHER_PROJECT) if objects and not sync.is_any_known(account, objects) else None
 
 

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, projection, sync, wakeup
+from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost, expired
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
@@ -87,7 +87,7 @@ def due_operations() -> QuerySet[Operation]:
     # One deploy may lack an account by mistake: a person decides only if the next ones lack it too.
     due = due.filter(Q(account__in=conf.aliases()) | Q(created_at__lt=now - SEND_WITHIN))
     # Their operations wait while the account's API key may be of another project.
-    return due.exclude(account__in=projection.waiting_accounts())
+    return due.exclude(account__in=sync.waiting_accounts())
 
 
 def resume(operation: Operation) -> bool:

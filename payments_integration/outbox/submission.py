@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, projection, wakeup
+from payments_integration import conf, wakeup
 from payments_integration.client import Client, LatestAnswer
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import in_transaction, ledger_database, refuse_transaction_elsewhere
@@ -28,7 +28,7 @@ from payments_integration.outbox.intents import Intent, Precondition, Preconditi
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
-from payments_integration.sync import get_client
+from payments_integration.sync import get_client, require_same_key
 
 logger = get_logger(__name__)
 
@@ -64,7 +64,7 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
     intent = ledger.with_key_of_cause(intent)
     conf.account(intent.account)
-    projection.require_same_key(intent.account)
+    require_same_key(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     if precondition is not None and not precondition.when_deferred:
         precondition = None

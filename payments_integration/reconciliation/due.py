@@ -136,7 +136,7 @@ def waiting_work() -> set[tuple[str, str]]:
     May name work that ``process_due`` cannot do yet, such as a dispatch that waits for a read.
     """
     reads = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF))
-    reads = reads.exclude(account__in=projection.waiting_accounts())
+    reads = reads.exclude(account__in=sync.waiting_accounts())
     events, changes = inbox.undispatched()
     parts: list[QuerySet[Any, Any]] = [
         rows.order_by().values_list("account", Value(kind)).distinct()
@@ -148,7 +148,7 @@ def waiting_work() -> set[tuple[str, str]]:
             ("read", reads),
         )
     ]
-    compared = {(alias, "compare") for alias in projection.uncompared_accounts()}
+    compared = {(alias, "compare") for alias in sync.uncompared_accounts()}
     return compared | set(parts[0].union(*parts[1:]))
 
 
@@ -183,7 +183,7 @@ def _refresh_due(
         if account is not None:
             due = due.filter(account=account)
         # Their objects wait while the key may be of another project.
-        due = due.exclude(account__in=projection.waiting_accounts(account))
+        due = due.exclude(account__in=sync.waiting_accounts(account))
         if only_awaited:
             due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])

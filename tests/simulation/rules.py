@@ -475,8 +475,8 @@ MUTANTS = (
     ),
     _one(
         "a key of another project is not refused",
-        "sync.py",
-        "    if not projection.waiting_accounts(account):\n        return\n",
+        "sync/project_keys.py",
+        "    if not waiting_accounts(account):\n        return\n",
         "    if account:\n        return\n",
     ),
     _one(
