@@ -265,7 +265,8 @@ def _put(
         rows.notice_unknown_operations([row])
         return row
     _same_account(row, account)
-    differs = rows.differences(row, resource)
+    values = rows.row_values(resource)
+    differs = rows.differing(row, values)
     by_event, order = row.state_by == StateBy.EVENT, ordering.against_answer(row.state_at, answered_at, duration)
     # With the same content, the more precise time stays: an event's is exact, and an undated answer has none.
     if not differs and (duration is None or (by_event and order is not Order.OLDER)):
@@ -276,7 +277,7 @@ def _put(
             request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
-    rows.assign(row, rows.row_values(resource))
+    rows.assign(row, values)
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
     writes.changed.append(row)
     changed_at = max(answered_at, previous_at)

@@ -87,10 +87,15 @@ def storable(value: Any) -> Any:
 
 def differences(row: Mirror, resource: schemas.AnyResource) -> dict[str, tuple[Any, Any]]:
     """Map each mirrored field that differs to (ours, theirs), without erased personal data."""
+    return differing(row, row_values(resource))
+
+
+def differing(row: Mirror, values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Do ``differences`` with the ``row_values`` of the object."""
     erased = row.personal if row.erased_at else ()
     return {
         name: (getattr(row, name), value)
-        for name, value in row_values(resource).items()
+        for name, value in values.items()
         if name not in erased and getattr(row, name) != value
     }
 
