@@ -29,10 +29,10 @@ LOOKS = 200
 def seed(work: Work) -> None:
     """Mirror every payment that the stub lists, and the balances."""
     from payments_integration import services
-    from payments_integration.client import get_client
     from payments_integration.db import statements
     from payments_integration.models import StateBy
     from payments_integration.projection import rows
+    from payments_integration.sync import get_client
 
     batch: list[Any] = []
     for item in get_client("default").payments.list():

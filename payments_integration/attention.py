@@ -7,8 +7,6 @@ A call is recorded in the transaction of what it is about, and sent after its co
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -120,23 +118,13 @@ def call_attention(
         transaction.on_commit(send, using=using, robust=True)
 
 
-@contextmanager
-def naming_trouble(account: str | None) -> Iterator[None]:
-    """Call attention to a database error that is about no row, such as a full disk, and raise it again.
+def name_trouble(error: DatabaseError, account: str | None) -> None:
+    """Call attention to a database error that ended a pass, if it is about no row, such as a full disk.
 
-    ``account`` is None if the pass is about all of them.
+    ``account`` is None if the pass is about all of them. The caller raises the error again.
     """
-    try:
-        yield
-    except DatabaseError as error:
-        if what := trouble(error):
-            _name_trouble(what, account or "")
-        raise
-
-
-def _name_trouble(what: str, account: str) -> None:
-    now = time.monotonic()
-    if now - _troubles.get(what, -TROUBLE_EVERY) < TROUBLE_EVERY:
+    what, now, account = trouble(error), time.monotonic(), account or ""
+    if not what or now - _troubles.get(what, -TROUBLE_EVERY) < TROUBLE_EVERY:
         return
     _troubles[what] = now
     message = f"The database refused a statement ({what}) for no fault of a row: the pass ended, and its work waits."

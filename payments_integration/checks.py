@@ -649,10 +649,10 @@ def check_accounts(databases: Collection[str] | None = None, **options: Any) -> 
     if AccountState._meta.db_table not in connections[router.db_for_read(AccountState)].introspection.table_names():
         return  # before the first migrate, or after one that removed the core's tables and left an optional app's
     # Not imported at the start: only these checks read the mirror.
-    from payments_integration import projection  # noqa: PLC0415
+    from payments_integration import sync  # noqa: PLC0415
 
     stored, configured = reconciliation.stored_accounts(), conf.current().ACCOUNTS
-    replaced = projection.replaced_keys([alias for alias in stored if alias in configured])
+    replaced = sync.replaced_keys([alias for alias in stored if alias in configured])
     for why in replaced.values():
         yield _error(
             "E018",

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -236,22 +236,6 @@ misspelt: dict[str, dict[str, str]] = {}
 _ALIKE = 0.85
 
 _cache: tuple[Any, Settings] | None = None
-_guard: Callable[[str], None] | None = None
-
-
-def set_guard(function: Callable[[str], None]) -> None:
-    """Set the function that is called with an alias before the account is used. It may raise to refuse.
-
-    ``apps`` sets it, so that the client, which calls it, needs no models.
-    """
-    global _guard  # noqa: PLW0603  (set once, at the start)
-    _guard = function
-
-
-def guard(alias: str) -> None:
-    """Raise if there is a reason against a request to the provider for this account."""
-    if _guard is not None:
-        _guard(alias)
 
 
 def current() -> Settings:

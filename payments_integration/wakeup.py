@@ -1,8 +1,8 @@
-"""Wake up: call a hook when an account has work.
+"""Wake up: do the work that an account has, or publish a message, as PROCESSING says.
 
-``apps`` sets the hook at start-up, to a publisher of messages ("celery", "worker") or to the processor itself
-("inline"), so that no other module imports ``tasks``. A wake-up is a hint: a lost one costs time but no event, because
-the scheduled sweeper finds the work.
+A wake-up is a hint: a lost one costs time but no event, because the scheduled sweeper finds the work. Modules of the
+layers above are loaded with their first use, so that the modules that wake up import neither ``tasks`` nor
+``reconciliation``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 
-from payments_integration import telemetry
+from django.apps import apps
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+from payments_integration import conf, telemetry
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.runtime.logs import get_logger
 
@@ -23,21 +28,13 @@ logger = get_logger(__name__)
 INLINE_SECONDS = 4.0
 
 Hook = Callable[[str, float | None], None]
-_hook: Hook | None = None
-
-
-def set_hook(hook: Hook | None) -> Hook | None:
-    """Set the function ``hook(account, deadline)`` for every wake-up. Returns the previous one.
-
-    ``deadline`` is a ``time.monotonic()`` or None.
-    """
-    global _hook
-    previous, _hook = _hook, hook
-    return previous
 
 
 def wake(account: str, *, deadline: float | None = None) -> None:
-    """Signal that the account has work. Raises no error, because the caller has already committed."""
+    """Signal that the account has work. Raises no error, because the caller has already committed.
+
+    ``deadline`` (``time.monotonic()``): when the work ends that is done in this thread.
+    """
     if _hook is None:
         return
     try:
@@ -46,6 +43,58 @@ def wake(account: str, *, deadline: float | None = None) -> None:
         raise
     except BaseException as error:  # also the time-outs of gevent
         report_failure(account, error)
+
+
+def _on_wake(account: str, deadline: float | None) -> None:
+    """Do the work, or have a worker do it."""
+    if conf.current().PROCESSING != "inline" and not _is_eager_test():
+        _publisher.publish(account)
+    else:
+        # The provider or the caller of a service waits for the answer.
+        deadline = time.monotonic() + INLINE_SECONDS if deadline is None else deadline
+        _inline(account, deadline)
+
+
+def _is_eager_test() -> bool:
+    """Return True in a test of a project whose Celery runs each task in its caller's thread.
+
+    The publisher's thread would not see the test's transaction, and would lock a database in memory for the test.
+    """
+    if conf.current().PROCESSING != "celery" or not conf.in_test_environment():
+        return False
+    task = import_module("payments_integration.tasks").process_events
+    return bool(task.app.conf.task_always_eager)
+
+
+def _process(account: str, deadline: float) -> None:
+    import_module("payments_integration.reconciliation").process_due(account, deadline=deadline)
+
+
+def _send_wake_up(account: str) -> None:
+    """Send a wake-up, in the publisher's thread: no answer waits for a broker, the database or project code."""
+    settings = conf.current()
+    try:
+        if settings.PROCESSING == "celery":
+            import_module("payments_integration.tasks").wake_up(account)
+            return
+        try:
+            _notify(account)
+        finally:
+            # Even if the database could not be reached: the two are independent.
+            if settings.WAKE_UP:
+                import_string(settings.WAKE_UP)(account)
+    finally:
+        # This thread's own: a queue in the database, or the project's code when a task is published, may have opened
+        # some. Nothing else would notice that the server has dropped them.
+        connections.close_all()
+
+
+def _notify(account: str) -> None:
+    """Notify every ``payments_worker``, if the database can."""
+    notifications = import_module("payments_integration.db.notifications")
+    using = router.db_for_write(apps.get_model("payments_integration", "Event"))
+    if notifications.can_notify(using):
+        notifications.notify(using, account)
 
 
 def report_failure(account: str, error: BaseException) -> None:
@@ -214,3 +263,15 @@ class _Worker:
         self.again = False
         #: Set when another thread takes over.
         self.relieved = threading.Event()
+
+
+_publisher = Publisher(_send_wake_up)
+_inline = Inline(_process)
+_hook: Hook | None = _on_wake
+
+
+def set_hook(hook: Hook | None) -> Hook | None:
+    """Set what tests want every wake-up to call instead: ``hook(account, deadline)``. Returns the previous one."""
+    global _hook
+    previous, _hook = _hook, hook
+    return previous

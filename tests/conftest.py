@@ -17,8 +17,9 @@ from django.utils import translation
 from payments_integration import attention as attention_module, signals, wakeup
 from payments_integration.contrib.backoffice.apps import write_terms
 from payments_integration.models import Event
-from payments_integration.projection import forget_contacts, forget_keys, forget_secrets
+from payments_integration.projection import forget_contacts, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
+from payments_integration.sync import forget_keys
 from tests import emptying
 from tests.databases import SQLITE, depends_on_database
 from tests.factories.receivers.models import ReceiverCall

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from django.utils import timezone
@@ -127,6 +128,7 @@ class Fake:
     available: int | None = 7
     #: Minor units owed after chargebacks.
     debt: int = 0
+    account: Any = field(default_factory=lambda: SimpleNamespace(alias="default"))
 
     def __post_init__(self) -> None:
         self.payments = _Group(self, "payment")

@@ -1,9 +1,8 @@
 """Speak the provider's HTTP interface, typed: exact bytes out, structs of ``schemas`` back. Imports no models."""
 
 from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.deadlines import at_most, before_sending
-from payments_integration.client.requestor import INTERACTIVE_WAIT, LatestAnswer
-from payments_integration.client.resources import Client, get_client, unguarded_client
+from payments_integration.client.requestor import INTERACTIVE_WAIT, LatestAnswer, at_most, before_sending
+from payments_integration.client.resources import Client, unguarded_client
 
 __all__ = [
     "INTERACTIVE_WAIT",
@@ -14,6 +13,5 @@ __all__ = [
     "RawEvent",
     "at_most",
     "before_sending",
-    "get_client",
     "unguarded_client",
 ]

@@ -13,7 +13,6 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
 from payments_integration.client import first_item
-from payments_integration.client.rate_limit import http_date
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer
 
@@ -111,7 +110,7 @@ def answer(reply: Reply, data: T) -> Answer[T]:
         data=data,
         status_code=reply.status_code,
         request_id=reply.request_id,
-        answered_at=http_date(reply.headers.get("Date", "")),
+        answered_at=reply.answered_at,
         duration=reply.duration,
         was_repeated=reply.was_repeated,
     )

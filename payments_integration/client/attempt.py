@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from payments_integration.client.deadlines import Check, Deadline
 from payments_integration.client.resolver import Address, Resolver, is_loopback
 
-#: How a connection ends if its other side has forgotten or closed it.
-_ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+#: Called with the seconds within which the exchange ends.
+Check = Callable[[float], None]
 
 
 class NotConnected(Exception):
@@ -35,7 +34,10 @@ class Attempt:
     #: Without user and password; "" without a proxy.
     proxy: str
     resolver: Resolver
-    deadline: Deadline
+    #: When it must be over, on the monotonic clock.
+    ends_at: float
+    #: Seconds without a byte that are allowed until then.
+    silence: float
     #: Seconds to connect to one address, and for the TLS handshake.
     connect_timeout: float
     #: Called right before the first byte leaves.
@@ -48,23 +50,25 @@ class Attempt:
     #: A byte of the answer has arrived.
     has_answer: bool = False
 
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        """Mark connections that this thread uses in this block as belonging to this request."""
-        token = _attempt.set(self)
-        try:
-            yield
-        finally:
-            _attempt.reset(token)
+    def left(self) -> float:
+        """Return the seconds until the deadline. Raises TimeoutError after it."""
+        left = self.ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+    def timeout(self) -> float:
+        """Return the seconds that the next read or write may take. Raises TimeoutError after the deadline."""
+        return min(self.left(), self.silence)
 
     def connect_seconds(self) -> float:
         """Return the seconds that the next step of connecting may take. Raises TimeoutError after the deadline."""
-        return min(self.deadline.left(), self.connect_timeout)
+        return min(self.left(), self.connect_timeout)
 
     def leave(self, *, is_reused: bool) -> None:
         """Let the first byte leave now, unless there is no time for the whole exchange."""
         try:
-            left = self.deadline.left()
+            left = self.left()
         except TimeoutError:
             raise NotConnected(f"no connection to {self.base_url} in time.") from None
         if self.check is not None:
@@ -76,15 +80,6 @@ class Attempt:
         if self.refusal is not None:
             raise NotConnected("there is no time left.")
         self.is_on_reused_connection = is_reused
-
-    @contextlib.contextmanager
-    def may_end_early(self) -> Iterator[None]:
-        try:
-            yield
-        except _ENDED:
-            if self.is_on_reused_connection and not self.has_answer:
-                raise EndedEarly from None
-            raise
 
     # Why there is no connection, for people.
 
@@ -151,6 +146,6 @@ _SANDBOX = "Is the sandbox running?"
 _CERTIFICATE_DATES = {9: "is not valid yet. Is the clock of this machine right?", 10: "has expired."}
 _OTHER_HOST = (62, 63, 64)
 
-_attempt: ContextVar[Attempt] = ContextVar("payments_integration_attempt")
+attempts: ContextVar[Attempt] = ContextVar("payments_integration_attempt")
 #: The request that this thread sends.
-current_attempt = _attempt.get
+current_attempt = attempts.get

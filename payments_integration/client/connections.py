@@ -13,8 +13,10 @@ import contextlib
 import http.client
 import io
 import socket
+import ssl
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -24,7 +26,7 @@ from urllib3.util.response import assert_header_parsing
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from payments_integration import conf
-from payments_integration.client.attempt import Attempt, current_attempt
+from payments_integration.client.attempt import Attempt, EndedEarly, current_attempt
 from payments_integration.client.resolver import Address, is_loopback
 
 #: Gateways forget idle connections and reset them. Connections that were idle for longer are not used again.
@@ -32,6 +34,8 @@ MAX_IDLE = 30.0
 #: Probe a silent connection, so that a gateway does not forget it while an answer is awaited.
 _PROBE_AFTER = 15
 _CHUNK = 16 * 1024
+#: How a connection ends if its other side has forgotten or closed it.
+_ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 _OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -53,7 +57,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     if attempt.proxy and _stays_here():
         raise attempt.outside()
     try:
-        addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.deadline)
+        addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.left)
     except (OSError, UnicodeError) as error:
         raise attempt.unresolved(error) from None
     if _stays_here() and not all(map(is_loopback, addresses)):
@@ -82,6 +86,16 @@ def _connected(address: Address, attempt: Attempt) -> socket.socket:
     return opened
 
 
+@contextlib.contextmanager
+def _may_end_early(attempt: Attempt) -> Iterator[None]:
+    try:
+        yield
+    except _ENDED:
+        if attempt.is_on_reused_connection and not attempt.has_answer:
+            raise EndedEarly from None
+        raise
+
+
 class _Reader(io.RawIOBase):
     """Reads from a socket until the deadline, then raises TimeoutError."""
 
@@ -94,7 +108,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._attempt.deadline.timeout())
+        self._sock.settimeout(self._attempt.timeout())
         count = self._raw.readinto(buffer)
         if count:
             self._attempt.has_answer = True
@@ -161,17 +175,17 @@ class _Connection(HTTPConnection):
         attempt.leave(is_reused=self._is_used)
         self._is_used = True
         # After a reset, the server may have answered without reading everything. If not, reading fails as well.
-        with attempt.may_end_early(), contextlib.suppress(ConnectionError):
+        with _may_end_early(attempt), contextlib.suppress(ConnectionError):
             super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
         attempt = current_attempt()
         for begin in range(0, len(data), _CHUNK):
-            self.sock.settimeout(attempt.deadline.timeout())
+            self.sock.settimeout(attempt.timeout())
             super().send(data[begin : begin + _CHUNK])
 
     def getresponse(self) -> Any:
-        with current_attempt().may_end_early():
+        with _may_end_early(current_attempt()):
             return super().getresponse()
 
     def _is_to_this_machine(self) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -14,12 +16,13 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, telemetry
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
-from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
+from payments_integration.client.rate_limit import Bucket, RateLimiter
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
 from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
+    from payments_integration.client.attempt import Check
     from payments_integration.client.transport import Reply, Transport
 
 #: An answer that came longer ago than this no longer says what time it is at the provider.
@@ -31,6 +34,42 @@ INTERACTIVE_WAIT = 10.0
 BACKGROUND_WAIT = 120.0
 
 _MAX_ID = 255
+
+_budget: ContextVar[float | None] = ContextVar("payments_integration_budget", default=None)
+_check: ContextVar[Check | None] = ContextVar("payments_integration_check", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Limit each request that this thread begins in this block to ``seconds``, even if REQUEST_DEADLINE allows more.
+
+    For code that runs while a person waits for a page.
+    """
+    token = _budget.set(seconds)
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def budget(allowed: float) -> float:
+    """Return the seconds for a request: ``allowed``, or less inside :func:`at_most`."""
+    seconds = _budget.get()
+    return allowed if seconds is None else max(0.01, min(allowed, seconds))
+
+
+@contextmanager
+def before_sending(check: Check) -> Iterator[None]:
+    """Call ``check`` right before the first byte of each request that this thread sends in this block.
+
+    Looking up the host and connecting take time, in which a claim may end. ``check`` gets the seconds within which the
+    exchange ends. If it raises an error, the request is not sent, and the call raises this error.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +187,13 @@ class Requestor:
                 exchange = telemetry.Exchange(self._account.alias, method, _route(path), retries)
                 with telemetry.during(exchange):
                     reply = state.transport.exchange(
-                        method, path, params=params, body=body, idempotency_key=idempotency_key
+                        method,
+                        path,
+                        params=params,
+                        body=body,
+                        idempotency_key=idempotency_key,
+                        seconds=budget(conf.current().REQUEST_DEADLINE),
+                        check=_check.get(),
                     )
                     refusal = None if 200 <= reply.status_code < 300 else self._refusal(reply, body)
                     exchange.status_code, exchange.request_id = reply.status_code, (refusal or reply).request_id
@@ -158,7 +203,7 @@ class Requestor:
                     telemetry.happened(
                         telemetry.RateLimit(self._account.alias, bucket, window.limit, window.remaining)
                     )
-                self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
+                self._latest = LatestAnswer(reply.answered_at, self._monotonic())
                 if refusal is None:
                     return reply
                 # If a POST was sent twice, the first one may have been executed: its caller decides.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from urllib3.util.connection import allowed_gai_family
-
-from payments_integration.client.deadlines import Deadline
 
 #: An entry of ``socket.getaddrinfo``.
 Address = tuple[Any, Any, int, str, Any]
@@ -25,8 +24,11 @@ class Resolver:
         self._lock = threading.Lock()
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
-    def addresses(self, host: str, port: int, deadline: Deadline) -> list[Address]:
-        """Return every address of the host. Raises OSError (TimeoutError at the deadline), or UnicodeError."""
+    def addresses(self, host: str, port: int, left: Callable[[], float]) -> list[Address]:
+        """Return every address of the host. Raises OSError (TimeoutError at the deadline), or UnicodeError.
+
+        ``left`` returns the seconds until the deadline.
+        """
         if _is_numeric(host):
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with self._lock:
@@ -35,7 +37,7 @@ class Resolver:
                 lookup = _Lookup(host, port)
                 lookup.start()
                 self._lookups[host, port] = lookup
-        if not lookup.is_over.wait(deadline.left()):
+        if not lookup.is_over.wait(left()):
             raise TimeoutError("timed out")
         if lookup.error is not None:
             raise type(lookup.error)(*lookup.error.args)

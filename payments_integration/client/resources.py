@@ -228,17 +228,12 @@ _Key = tuple[str, ...]
 _clients: dict[_Key, Client] = {}
 
 
-def get_client(alias: str = conf.DEFAULT_ACCOUNT) -> Client:
+def unguarded_client(alias: str) -> Client:
     """Return the process's client for that account. Replaces it when the account's address, key or proxy changes.
 
-    Raises ImproperlyConfigured for an unknown alias, and what ``conf.guard`` raises.
+    Only ``sync`` calls this: with a key of another project, its ``get_client`` returns none. Raises
+    ImproperlyConfigured for an unknown alias.
     """
-    conf.guard(alias)
-    return unguarded_client(alias)
-
-
-def unguarded_client(alias: str) -> Client:
-    """Return the client without ``conf.guard``, for what the guard asks the provider."""
     account = conf.account(alias)
     key = (account.alias, account.base_url, account.api_key, account.proxy, account.ca_bundle)
     client = _clients.get(key)

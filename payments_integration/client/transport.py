@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.attempt import Attempt, EndedEarly, NotConnected, current_attempt
+from payments_integration.client.attempt import Attempt, Check, EndedEarly, NotConnected, attempts, current_attempt
 from payments_integration.client.connections import POOLS
-from payments_integration.client.deadlines import Deadline, budget, current_check
+from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
 from payments_integration.runtime.logs import get_logger
@@ -36,7 +37,7 @@ _MAX_REQUEST_ID = 255
 _TOO_LARGE = "the answer is too large"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """A reply of any status, not yet judged.
 
@@ -54,15 +55,18 @@ class Reply:
     duration: float
     #: The request was sent twice, because its connection was lost before the first byte of an answer.
     was_repeated: bool = False
+    #: The provider's id of this request; empty if the headers name none.
+    request_id: str = field(default="", init=False)
+    #: The Date header in UTC; None if it is missing or malformed.
+    answered_at: datetime | None = field(default=None, init=False)
 
-    @property
-    def request_id(self) -> str:
-        """The provider's id of this request; empty if the headers name none."""
+    def __post_init__(self) -> None:
+        self.answered_at = http_date(self.headers.get("Date", ""))
         for name in _REQUEST_ID_HEADERS:
             value = self.headers.get(name, "")
             if value and value.isascii() and value.isprintable():
-                return value[:_MAX_REQUEST_ID]
-        return ""
+                self.request_id = value[:_MAX_REQUEST_ID]
+                return
 
     @property
     def is_too_large(self) -> bool:
@@ -95,11 +99,13 @@ class Transport:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
+        seconds: float,
+        check: Check | None,
     ) -> Reply:
-        """Send once. ``path`` is already quoted.
+        """Send once, and be over in ``seconds``. ``path`` is already quoted.
 
-        Raises NoAnswer if no status and headers arrive, and the error of :func:`before_sending` if that forbids
-        sending.
+        Raises NoAnswer if no status and headers arrive, and the error of ``check``, which is called right before the
+        first byte leaves.
 
         A connection of the pool may be dead without a sign. If it ends before the first byte of the answer, the same
         request is sent once more, at once and on a new connection. Only an idempotency key makes that safe for a POST.
@@ -110,7 +116,7 @@ class Transport:
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         limits = conf.current()
-        deadline = Deadline(time.monotonic() + budget(limits.REQUEST_DEADLINE), limits.READ_TIMEOUT)
+        ends_at = time.monotonic() + seconds
         url = f"{self._base_url}/v1{path}"
         was_repeated = False
         while True:
@@ -118,9 +124,10 @@ class Transport:
                 self._base_url,
                 self._proxy,
                 self._resolver,
-                deadline,
+                ends_at,
+                limits.READ_TIMEOUT,
                 limits.CONNECT_TIMEOUT,
-                current_check(),
+                check,
                 is_repetition=was_repeated,
             )
             started = time.monotonic()
@@ -171,11 +178,11 @@ class Transport:
         # An error of requests holds the request with its headers and body. NoAnswer is raised outside the except
         # block, so that this error is not even its context.
         response: requests.Response | None = None
+        token = attempts.set(attempt)
         try:
-            with attempt.current():
-                # The connection knows the deadline, and sets the timeouts.
-                response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
-                return _Sent(response, *_read(response))
+            # The connection knows the deadline, and sets the timeouts.
+            response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
+            return _Sent(response, *_read(response))
         except EndedEarly:
             return _Sent(ended_early=True)
         except NotConnected as error:
@@ -183,6 +190,7 @@ class Transport:
         except (OSError, HTTPError, HTTPException) as error:
             return _Sent(problem=_name(error))
         finally:
+            attempts.reset(token)
             if response is not None:
                 response.close()
 

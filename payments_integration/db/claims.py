@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from payments_integration.db.transactions import expired, updated
+from payments_integration.db.transactions import updated
+
+#: How far the clocks of our machines may differ, and how far one of them may be set back.
+CLOCK_SLACK = timedelta(minutes=5)
 
 
 class ClaimLost(Exception):
@@ -92,3 +95,20 @@ class Held(NamedTuple):
     def _write(self, values: dict[str, Any]) -> None:
         if not updated(self.row.filter(**{self.claims._token: self.token}), **values):
             raise ClaimLost(f"another worker has taken this {self.row.model._meta.verbose_name}")
+
+
+def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
+    """Match rows whose claim or wait, which lasts ``length`` at most, ended at ``field``. Null does not count.
+
+    A time later than any claim can end was written while a clock was ahead: it counts as ended too.
+    """
+    now = now or timezone.now()
+    return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
+
+
+def long_ago(field: str, length: timedelta) -> Q:
+    """Match rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
+
+    A time in the future was written while a clock was ahead: it counts too.
+    """
+    return expired(field, length, now=timezone.now() - length)

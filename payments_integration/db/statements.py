@@ -69,13 +69,14 @@ def _insert(
         return int(cursor.rowcount)
 
 
-def insert_like_save(row: Model, *, using: str) -> None:
+def insert_like_save(row: Model) -> None:
     """INSERT one unsaved row as ``save`` does, in a third of its time: Django builds the statement anew for each row.
 
     IntegrityError means that a key is taken. A key that the database generates is left out of the row. If receivers of
     other apps wait for rows of this model, this is ``save``, which calls them.
     """
     model = type(row)
+    using = router.db_for_write(model)
     if has_receivers(model):
         row.save(using=using, force_insert=True)
         return
@@ -176,13 +177,14 @@ def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool =
     return [tuple(row) for row in compilers[0].results_iter(results=[rows])] if convert else rows
 
 
-def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:
+def lock_row(model: type[ModelT], key: Any) -> ModelT | None:
     """Lock one row and read it as it is committed now; None if there is none. One statement, in a transaction.
 
     Under REPEATABLE READ, a transaction that waits for a row lock still sees its old snapshot, unless the row was
     updated. After a write, PostgreSQL refuses that transaction, and ``repeatable`` starts it again. So the row, which
     needs a column ``account``, is written without a change.
     """
+    using = router.db_for_write(model)
     if connections[using].vendor != "postgresql":
         return model._default_manager.using(using).select_for_update().filter(pk=key).first()
     with connections[using].cursor() as cursor:

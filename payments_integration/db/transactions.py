@@ -11,15 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from django.apps import apps
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, router, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.db.transaction import TransactionManagementError
-from django.utils import timezone
 
 from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
@@ -76,9 +74,9 @@ def repeatable(
 
     def transact() -> T:
         nonlocal callbacks
-        callbacks = Callbacks(connection, about)
         if is_outermost:
             restore_session(connection)
+            callbacks = Callbacks(connection, about)
         with transaction.atomic(using=using, durable=durable):
             result = function()
             if connection.needs_rollback:
@@ -86,7 +84,7 @@ def repeatable(
                 raise TransactionManagementError(
                     "code that was called within the transaction has marked it for rollback"
                 )
-            if is_outermost:
+            if callbacks is not None:
                 callbacks.contain()
         return result
 
@@ -370,24 +368,3 @@ def refuse_transaction_elsewhere() -> None:
 
 def _is_written_to(alias: str) -> bool:
     return any(router.db_for_write(model) == alias for model in apps.get_models())
-
-
-#: How far the clocks of our machines may differ, and how far one of them may be set back.
-CLOCK_SLACK = timedelta(minutes=5)
-
-
-def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
-    """Match rows whose claim or wait, which lasts ``length`` at most, ended at ``field``. Null does not count.
-
-    A time later than any claim can end was written while a clock was ahead: it counts as ended too.
-    """
-    now = now or timezone.now()
-    return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
-
-
-def long_ago(field: str, length: timedelta) -> Q:
-    """Match rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
-
-    A time in the future was written while a clock was ahead: it counts too.
-    """
-    return expired(field, length, now=timezone.now() - length)

@@ -43,8 +43,9 @@ from payments_integration.models import (
     RunState,
     WebhookEndpoint,
 )
-from payments_integration.projection import has_unreadable_secret, replaced_key
+from payments_integration.projection import has_unreadable_secret
 from payments_integration.reconciliation import endpoint_problem
+from payments_integration.sync import replaced_key
 
 #: The number of newest events that are read. Events older than _SINCE are not read.
 _NEWEST = 1_000

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from django.db import Error as AnyDatabaseError, OperationalError, router
+from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, router
 
 from payments_integration import telemetry
-from payments_integration.attention import naming_trouble
+from payments_integration.attention import name_trouble
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import is_any_in_state
 from payments_integration.db.transactions import WriterPauses, drop_if_broken, is_transient, repeatable
@@ -49,8 +49,11 @@ def dispatch(account: str | None = None, *, deadline: float | None = None) -> in
     (``time.monotonic()``). Errors of receivers and of their callbacks are recorded, not raised. SystemExit,
     KeyboardInterrupt and GeneratorExit are raised after the claim is released.
     """
-    with naming_trouble(account):
+    try:
         return _dispatch(account, deadline)
+    except DatabaseError as error:
+        name_trouble(error, account)
+        raise
 
 
 def _dispatch(account: str | None, deadline: float | None) -> int:

@@ -12,12 +12,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf
-from payments_integration.db.claims import Claims
+from payments_integration.db.claims import CLOCK_SLACK, Claims, expired
 from payments_integration.db.statements import filter_account_last, in_index_order
-from payments_integration.db.transactions import CLOCK_SLACK, expired
 from payments_integration.inbox.loading import TO_BE_APPLIED_STATES
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
-from payments_integration.projection import waiting_accounts
+from payments_integration.sync import waiting_accounts
 
 CLAIM = Claims(timedelta(seconds=10))
 _LONGEST_RETRY = timedelta(seconds=conf.LONGEST_RETRY)

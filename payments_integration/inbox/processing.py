@@ -11,16 +11,17 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import Case, Q, QuerySet, Value, When
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
-from payments_integration.attention import call_attention, naming_trouble
+from payments_integration.attention import call_attention, name_trouble
 from payments_integration.db import statements
+from payments_integration.db.claims import long_ago
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
-from payments_integration.db.transactions import WriterPauses, deleted, locked, long_ago, repeatable
+from payments_integration.db.transactions import WriterPauses, deleted, locked, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import (
@@ -29,11 +30,11 @@ from payments_integration.projection import (
     apply_events,
     before_installation,
     erased,
-    waiting_accounts,
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason, event_received, has_listeners, status_changed
+from payments_integration.sync import waiting_accounts
 
 logger = get_logger(__name__)
 
@@ -62,9 +63,12 @@ def process(
     A pass that just stored events gives ``most``, their number, and ``since``, their earliest creation. Then no check
     for further events follows, because it would read all dead index entries of earlier ones.
     """
-    with naming_trouble(account):
+    try:
         done = _process(account, deadline, most, since)
         return done if hurry or most is not None else done + _retry_stuck(account, deadline)
+    except DatabaseError as error:
+        name_trouble(error, account)
+        raise
 
 
 def _process(account: str | None, deadline: float | None, most: int | None, since: datetime | None) -> int:

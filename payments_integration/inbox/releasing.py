@@ -19,8 +19,8 @@ from payments_integration.inbox.loading import Item
 from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange, of_objects
-from payments_integration.projection import waiting_accounts
 from payments_integration.signals import Reason
+from payments_integration.sync import waiting_accounts
 
 #: Objects per transaction of ``dispatch_history``, and rows per statement.
 _PAGE = 200

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         retry as retry,
     )
     from payments_integration.outbox.submission import (
-        check_permission as check_permission,
         submit as submit,
         submit_later as submit_later,
     )

@@ -24,6 +24,7 @@ from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import claiming, ledger, look_ups, operations, recovery, resolution, sending
 from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
+from payments_integration.sync import get_client
 from payments_integration.validation.validator import Json
 
 APPROVE = "approve_operation"
@@ -80,7 +81,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
         recovery.bring_up_to_date(precondition)
-    latest = sending.latest_answer(operation.account)
+    latest = sending.latest_answer(get_client(operation.account))
     note = f"{who} approved it: {comment}" if comment else f"{who} approved it"
     token = new_token()
 

@@ -19,6 +19,8 @@ from payments_integration.models import Operation, OperationState
 
 #: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
 CLAIM_MARGIN = 30.0
+#: The values of an operation that no worker has.
+RELEASED = Claims(timedelta()).free_values()
 
 
 class ClaimTooShort(ClaimLost):
@@ -40,26 +42,27 @@ class Claim:
     earlier_may_have_run: bool
     #: When it was claimed, on a clock that cannot be set. The function is looked up, because freezegun replaces it.
     since: float = field(default_factory=lambda: time.monotonic(), compare=False)  # noqa: PLW0108
+    length: timedelta = field(default_factory=lambda: claims().length, compare=False)
 
     def ensure_time(self, wait: float) -> None:
         """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.
 
         A process may be stopped between its claim and its request for any length of time.
         """
-        self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
+        self.ensure_lasts(self.length.total_seconds() - CLAIM_MARGIN + wait)
 
     def ensure_lasts(self, seconds: float) -> None:
         """Raise ClaimTooShort unless the claim lasts this many seconds more, by either clock."""
-        until, lasts = self.operation.claimed_until, claims().length.total_seconds()
+        until = self.operation.claimed_until
         if until is None or timezone.now() + timedelta(seconds=seconds) > until:
             raise ClaimTooShort
-        if time.monotonic() - self.since > lasts - seconds:
+        if time.monotonic() - self.since > self.length.total_seconds() - seconds:
             raise ClaimTooShort
 
     def release(self, **values: Any) -> None:
         """Write an outcome and end the claim, in one statement. Raises ClaimLost."""
         where = {"id": self.operation.pk, "claim_token": self.token}
-        if not updated_row(Operation, where=where, values=claims().free_values() | values):
+        if not updated_row(Operation, where=where, values=RELEASED | values):
             raise ClaimLost("another worker has taken this operation")
 
 

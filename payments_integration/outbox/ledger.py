@@ -132,7 +132,7 @@ def record(
             _set(operation, fields)
         if known is None:
             check.expect_insert(operation)
-            statements.insert_like_save(operation, using=ledger_database())
+            statements.insert_like_save(operation)
         elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
@@ -295,7 +295,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
     because = cause()
     operation = Operation(
         # A call under the same key after a restored backup has the same reference: look-ups find what it made before.
-        pk=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
+        id=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,

@@ -13,14 +13,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import conf, projection, sync, wakeup
-from payments_integration.client import get_client
+from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
 from payments_integration.outbox import claiming, operations, outcomes
 from payments_integration.outbox.claiming import Claim
+from payments_integration.sync import get_client
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
@@ -115,7 +115,7 @@ def find_other_project(operation: Operation) -> Verdict | None:
         created_at__lt=operation.created_at,
     )
     results = earlier.order_by("-created_at", "-pk").values_list("result_kind", "result_id")
-    objects = list(results[: projection.COMPARED]) or projection.newest_objects(account, with_gone=True)
+    objects = list(results[: sync.COMPARED]) or sync.newest_objects(account, with_gone=True)
     return Verdict(OTHER_PROJECT) if objects and not sync.is_any_known(account, objects) else None
 
 

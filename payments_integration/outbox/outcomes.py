@@ -73,7 +73,7 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
         return row
 
     object_id = getattr(resource, "id", operation.target_id)
-    row = _settle(claim, _result(claim, object_id, request_id=answer.request_id), write)
+    row = _settle(claim, _result(claim, call, object_id, request_id=answer.request_id), write)
     if claim.earlier_may_have_run and resource is not None:
         row = _read_quietly(call.kind, operation.account, resource.id) or row
     if call.answers_with_secret:
@@ -93,11 +93,11 @@ def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bo
         if resource is not None:
             projection.record_identity(operation.account, resource, is_current=True)
         # Two operations that found one object: the second sees the link of the first.
-        if lock_row(MIRRORS[call.kind], object_id, ledger_database()) is None:
+        if lock_row(MIRRORS[call.kind], object_id) is None:
             raise LookupError(f"{object_id} is not mirrored")
         if call.creates and _is_linked(operation, object_id):
             return False
-        claim.release(**_result(claim, object_id, note))
+        claim.release(**_result(claim, call, object_id, note))
         _record(call.after_finding(operation, object_id))
         return True
 
@@ -112,7 +112,7 @@ def happened(claim: Claim, note: str) -> None:
     """Close the operation: a look-up, or the provider's refusal, showed that the target is as it should be."""
     operation, call = claim.operation, operations.of(claim.operation)
     after = partial(call.after_finding, operation, operation.target_id)
-    _settle(claim, _result(claim, operation.target_id, note), lambda: _record(after()))
+    _settle(claim, _result(claim, call, operation.target_id, note), lambda: _record(after()))
 
 
 def rejected(claim: Claim, error: ProviderError) -> None:
@@ -215,11 +215,12 @@ def _record(further: Intent | None) -> None:
         ledger.record(further, deferred=True)
 
 
-def _result(claim: Claim, object_id: str, note: str = "", *, request_id: str = "") -> dict[str, Any]:
+def _result(
+    claim: Claim, call: operations.ProviderCall, object_id: str, note: str = "", *, request_id: str = ""
+) -> dict[str, Any]:
     """Return the fields of an operation that is done."""
-    kind = operations.of(claim.operation).kind
     outcome = _outcome(claim, OperationState.DONE, note, request_id=request_id)
-    return outcome | {"result_kind": kind, "result_id": object_id, "error": None}
+    return outcome | {"result_kind": call.kind, "result_id": object_id, "error": None}
 
 
 def _outcome(
@@ -255,7 +256,7 @@ def _settle(claim: Claim, outcome: dict[str, Any], then: Callable[[], Any] = lam
     about = ledger.log_ids(claim.operation)
     result = repeatable(close, using=ledger_database(), durable=True, about=about)
     # As committed. Only the holder of the claim writes it, so there is nothing to read again.
-    for name, value in {**outcome, **claiming.claims().free_values()}.items():
+    for name, value in (outcome | claiming.RELEASED).items():
         setattr(claim.operation, name, value)
     return result
 

@@ -16,9 +16,9 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, projection, sync, wakeup
-from payments_integration.db.claims import ClaimLost
-from payments_integration.db.transactions import expired, refuse_transaction
+from payments_integration import conf, sync, wakeup
+from payments_integration.db.claims import ClaimLost, expired
+from payments_integration.db.transactions import refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import claiming, ledger, look_ups, outcomes, sending
@@ -26,6 +26,7 @@ from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Precondition
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
+from payments_integration.sync import get_client
 
 logger = get_logger(__name__)
 
@@ -86,7 +87,7 @@ def due_operations() -> QuerySet[Operation]:
     # One deploy may lack an account by mistake: a person decides only if the next ones lack it too.
     due = due.filter(Q(account__in=conf.aliases()) | Q(created_at__lt=now - SEND_WITHIN))
     # Their operations wait while the account's API key may be of another project.
-    return due.exclude(account__in=projection.waiting_accounts())
+    return due.exclude(account__in=sync.waiting_accounts())
 
 
 def resume(operation: Operation) -> bool:
@@ -125,7 +126,7 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     try:
         verdict = look_ups.find_other_project(operation) or look_ups.find_forgotten_attempt(operation)
         if verdict is None and not operation.may_have_run:
-            latest = sending.latest_answer(operation.account)
+            latest = sending.latest_answer(get_client(operation.account))
     except (ProviderError, NoAnswer, PagingError) as error:
         return _without_sending(operation, states, partial(outcomes.due, error=error))
     except WireError as error:

@@ -15,15 +15,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
-from payments_integration.client import get_client
-from payments_integration.db.claims import ClaimLost
-from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
+from payments_integration.db.claims import CLOCK_SLACK, ClaimLost
+from payments_integration.db.transactions import refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.outbox import claiming, look_ups, operations, outcomes, sending
-from payments_integration.validation.text import is_object_id
-from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
+from payments_integration.sync import get_client
+from payments_integration.validation.validator import MAX_LONG_TEXT, Validator, is_object_id
 
 _OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
 _SENDABLE = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
@@ -95,7 +94,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
         with _reading():
             verdict = look_ups.find_forgotten_attempt(operation)
             if verdict is None:
-                latest = sending.latest_answer(operation.account)
+                latest = sending.latest_answer(get_client(operation.account))
         if verdict is not None:
             return _link_instead_of_sending(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state

@@ -17,10 +17,8 @@ from payments_integration.client import (
     LatestAnswer,
     at_most,
     before_sending,
-    get_client,
 )
-from payments_integration.db.claims import ClaimLost
-from payments_integration.db.transactions import CLOCK_SLACK
+from payments_integration.db.claims import CLOCK_SLACK, ClaimLost
 from payments_integration.exceptions import (
     NoAnswer,
     OperationClosed,
@@ -33,6 +31,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
 from payments_integration.outbox.claiming import Claim, ClaimTooShort
+from payments_integration.sync import get_client
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -52,15 +51,14 @@ class Sent:
     error: Exception | None = None
 
 
-def latest_answer(account: str) -> LatestAnswer:
-    """Return the provider's latest answer, whose ``Date`` is stored before a first attempt.
+def latest_answer(client: Client) -> LatestAnswer:
+    """Return the provider's latest answer to an account, whose ``Date`` is stored before a first attempt.
 
     Asks now if the last hour brought none. Raises NoAnswer or RateLimited. An operation that is sent without a
     ``Date`` is never sent again.
     """
-    client = get_client(account)
     latest = client.latest_answer() or _ask(client)
-    projection.note_contact(account, latest.date)
+    projection.note_contact(client.account.alias, latest.date)
     return latest
 
 
@@ -115,7 +113,7 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
     try:
-        return _send(client, claim, before, max_wait=max_wait, caller_waits=caller_waits)
+        return _send(client, claim, call, before, max_wait=max_wait, caller_waits=caller_waits)
     except ClaimTooShort:
         raise  # nothing was sent
     except ClaimLost:
@@ -123,8 +121,16 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
         raise
 
 
-def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, caller_waits: bool) -> Sent:
-    operation, call = claim.operation, operations.of(claim.operation)
+def _send(
+    client: Client,
+    claim: Claim,
+    call: operations.ProviderCall,
+    before: projection.Snapshot,
+    *,
+    max_wait: float,
+    caller_waits: bool,
+) -> Sent:
+    operation = claim.operation
     try:
         # Connecting takes time as well. The claim must last for the whole exchange when the first byte leaves.
         with (

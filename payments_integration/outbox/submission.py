@@ -10,8 +10,8 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, permissions, projection, wakeup
-from payments_integration.client import LatestAnswer, get_client
+from payments_integration import conf, wakeup
+from payments_integration.client import Client, LatestAnswer
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import (
     in_transaction,
@@ -26,31 +26,16 @@ from payments_integration.exceptions import (
     PaymentsError,
     RateLimited,
 )
-from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
+from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
+from payments_integration.sync import get_client, require_same_key
 
 logger = get_logger(__name__)
-
-
-def check_permission(name: str, actor: object, target: object = None) -> None:
-    """Raise PermissionDenied if the actor is staff and lacks the call's permission. ``target`` is a row or its id."""
-    call = operations.CALLS[name]
-    if (
-        actor is None
-        or not call.permission
-        or not permissions.is_staff(actor)
-        or permissions.may(actor, call.permission)
-    ):
-        return
-    row = target if isinstance(target, Mirror) else None
-    if row is None and call.target is not None and isinstance(target, str):
-        row = MIRRORS[call.target]._default_manager.filter(pk=target).first()
-    permissions.require(actor, call.permission, row)
 
 
 def submit(intent: Intent, check: CommitCheck) -> Any:
@@ -63,7 +48,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
     if known is not None and not known.has_free_key:
         check.note_committed(known)
         return ledger.outcome_of(known)
-    get_client(intent.account)  # a wrong setting raises here, before anything is recorded
+    client = get_client(intent.account)  # a wrong setting raises here, before anything is recorded
     reopenable = None
     if known is not None:
         reopenable = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
@@ -73,7 +58,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
             return ledger.outcome_of(known)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     operation, is_new = _recorded(
-        intent, precondition, deferred=False, may_read=True, reopenable=reopenable, check=check
+        intent, precondition, client=client, may_read=True, reopenable=reopenable, check=check
     )
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return ledger.outcome_of(operation)
@@ -84,7 +69,7 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
     intent = ledger.with_key_of_cause(intent)
     conf.account(intent.account)
-    projection.require_same_key(intent.account)
+    require_same_key(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     if precondition is not None and not precondition.when_deferred:
         precondition = None
@@ -99,7 +84,7 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
         return known
     operation, is_new = _recorded(
         # Inside a transaction, the caller's commit decides, and the caller sees if it fails.
-        intent, precondition, deferred=True, may_read=may_read, check=None if within else check
+        intent, precondition, client=None, may_read=may_read, check=None if within else check
     )  # fmt: skip
     # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
     caller_commits = within and not connections[ledger_database()].in_atomic_block
@@ -117,17 +102,21 @@ def _recorded(
     intent: Intent,
     precondition: Precondition | None,
     *,
-    deferred: bool,
+    client: Client | None,
     may_read: bool,
     reopenable: ledger.Reopenable | None = None,
     check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
-    """Record a call that was not known, as ``ledger.record``. ``may_read``: the mirror may be brought up to date."""
+    """Record a call that was not known, as ``ledger.record``. Without a ``client`` it is deferred.
+
+    ``may_read``: the mirror may be brought up to date.
+    """
+    deferred = client is None
     until = time.monotonic() + recovery.COMPETITOR_WAIT
     try:
         if may_read and precondition is not None and precondition.prepare():
             recovery.link_competitors(precondition, until=until)
-        latest = None if deferred else _latest_answer(intent.account)
+        latest = None if client is None else _latest_answer(client)
         record = partial(
             ledger.record, intent, precondition, deferred=deferred, latest=latest, reopenable=reopenable, check=check
         )
@@ -159,10 +148,10 @@ def _found(intent: Intent) -> Operation | None:
     return None if known is None or known.has_free_key else known
 
 
-def _latest_answer(account: str) -> LatestAnswer | None:
+def _latest_answer(client: Client) -> LatestAnswer | None:
     """Return None if there is no answer: a first attempt is safe, and without a ``Date`` there is no second."""
     try:
-        return sending.latest_answer(account)
+        return sending.latest_answer(client)
     except (NoAnswer, RateLimited):
         return None
 

@@ -1,13 +1,12 @@
 """Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``snapshots`` tells what was known before a request,
-``ordering`` decides which of two states is newer, ``history`` knows what was before the installation, ``clock`` tells
-the provider's time, ``project_keys`` knows to which project the mirror and the API key belong, ``refreshes`` records
-which objects must be read again, and ``rows`` converts structs to rows and compares them.
+``ordering`` decides which of two states is newer, ``history`` knows what was before the installation and the
+provider's time, ``refreshes`` records which objects must be read again, and ``rows`` converts structs to rows and
+compares them.
 """
 
 from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
-from payments_integration.projection.clock import clock_offset, provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
     forget_secrets,
@@ -21,30 +20,16 @@ from payments_integration.projection.events import BatchResult, apply_events
 from payments_integration.projection.history import (
     TOO_OLD_TO_DISPATCH,
     before_installation,
+    clock_offset,
     dispatch_begins_at,
     forget_contacts,
     is_history,
     note_contact,
     ours,
     own_time,
+    provider_time,
 )
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
-from payments_integration.projection.project_keys import (
-    COMPARED,
-    accept_key,
-    forget_keys,
-    is_key_of_another,
-    key_values,
-    newest_objects,
-    objects_not_known,
-    put_off_comparison,
-    refuse_key,
-    replaced_key,
-    replaced_keys,
-    require_same_key,
-    uncompared_accounts,
-    waiting_accounts,
-)
 from payments_integration.projection.refreshes import (
     awaiting_read,
     is_awaited,
@@ -61,14 +46,12 @@ from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_
 
 __all__ = [
     "ABSENT",
-    "COMPARED",
     "MARGIN",
     "MAX_AHEAD",
     "TOO_OLD_TO_DISPATCH",
     "BatchResult",
     "Order",
     "Snapshot",
-    "accept_key",
     "active_secrets",
     "against_answer",
     "apply_events",
@@ -81,36 +64,24 @@ __all__ = [
     "erase_row",
     "erased",
     "forget_contacts",
-    "forget_keys",
     "forget_secrets",
     "has_unreadable_secret",
     "is_awaited",
     "is_history",
-    "is_key_of_another",
-    "key_values",
     "mark_endpoint_deleted",
     "mark_gone",
-    "newest_objects",
     "note_contact",
-    "objects_not_known",
     "ours",
     "own_time",
     "provider_time",
-    "put_off_comparison",
     "record_identity",
     "refunds_of",
-    "refuse_key",
-    "replaced_key",
-    "replaced_keys",
     "request_refresh",
     "request_refreshes",
-    "require_same_key",
     "snapshot",
     "storable",
     "store_secret",
-    "uncompared_accounts",
     "unreadable_secrets",
-    "waiting_accounts",
     "write_answer",
     "write_balances",
     "write_endpoints",

@@ -33,12 +33,10 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.projection import history, ordering, rows
-from payments_integration.projection.clock import clock_offset, provider_time, time_by
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, identity, number_of_events
-from payments_integration.projection.unknown_operations import notice_unknown_operations
+from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, number_of_events
 from payments_integration.signals import mirror_written
 
 
@@ -102,9 +100,9 @@ def write_new(
 
     def write(resources: Sequence[schemas.AnyResource]) -> None:
         offset, is_synced = statements.values_of(
-            router.db_for_write(Event), clock_offset(account), _is_synced(account)
+            router.db_for_write(Event), history.clock_offset(account), _is_synced(account)
         )
-        at, seconds = ordering.when_read(answered_at, time_by(offset), duration)
+        at, seconds = ordering.when_read(answered_at, ordering.time_by(offset), duration)
         erased = {object_id for _, _, object_id in keep_erased((account, resource) for resource in resources)}
         new = [
             rows.new_row(
@@ -130,7 +128,7 @@ def write_new(
         _set_history_aside(changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
-        notice_unknown_operations(new)
+        rows.notice_unknown_operations(new)
         request_refreshes(
             {
                 (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
@@ -203,7 +201,7 @@ def write_balances(
     listed = list(resources)
 
     def write() -> list[Balance]:
-        at, seconds = ordering.when_read(answered_at, provider_time(account), duration)
+        at, seconds = ordering.when_read(answered_at, history.provider_time(account), duration)
         known = {row.currency: row for row in locked(Balance.objects.filter(account=account)).order_by("currency")}
         counts = balance_events(account)
         writes = _Writes()
@@ -220,9 +218,8 @@ def write_balances(
 
 def mark_gone(account: str, kind: str, object_id: str) -> None:
     """Record that the provider answered 404. The row is kept."""
-    here = rows.model_of(kind)._default_manager.filter(**identity(kind, account, object_id))
     # A refund of this account may name another account's object: leave that row alone.
-    here = here.filter(account=account, gone_at=None)
+    here = rows.rows_of(kind, account, object_id).filter(account=account, gone_at=None)
     updated(here, gone_at=timezone.now(), synced_at=timezone.now())
 
 
@@ -265,10 +262,11 @@ def _put(
         is_synced = facts is None or facts.is_synced
         recorded = facts.recorded if facts is not None else None
         row = _insert(account, resource, answered_at, duration, recorded=recorded, is_synced=is_synced)
-        notice_unknown_operations([row])
+        rows.notice_unknown_operations([row])
         return row
     _same_account(row, account)
-    differs = rows.differences(row, resource)
+    values = rows.row_values(resource)
+    differs = rows.differing(row, values)
     by_event, order = row.state_by == StateBy.EVENT, ordering.against_answer(row.state_at, answered_at, duration)
     # With the same content, the more precise time stays: an event's is exact, and an undated answer has none.
     if not differs and (duration is None or (by_event and order is not Order.OLDER)):
@@ -279,7 +277,7 @@ def _put(
             request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
-    rows.assign(row, rows.row_values(resource))
+    rows.assign(row, values)
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
     writes.changed.append(row)
     changed_at = max(answered_at, previous_at)
@@ -319,7 +317,7 @@ def _insert(
         # A pass writes them, so no receiver of another app is called, which could end it.
         statements.insert_many([row])
     else:
-        statements.insert_like_save(row, using=router.db_for_write(type(row)))
+        statements.insert_like_save(row)
     changed_at = at if is_ours or is_synced else _own_time(row, at)
     _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
@@ -360,7 +358,7 @@ def _set_history_aside(changes: Iterable[StatusChange]) -> None:
 
 
 def _locked(kind: str, account: str, object_id: str) -> Any | None:
-    return locked(rows.model_of(kind)._default_manager.filter(**identity(kind, account, object_id))).first()
+    return locked(rows.rows_of(kind, account, object_id)).first()
 
 
 class _Facts(NamedTuple):
@@ -380,14 +378,14 @@ def _facts(kind: str, account: str, object_id: str) -> _Facts:
     changes = changes.order_by("-at", "-pk")
     offset, events, status, at, is_synced = statements.values_of(
         router.db_for_write(Event),
-        clock_offset(account),
+        history.clock_offset(account),
         number_of_events(kind, account, object_id),
         Subquery(changes.values("status")[:1]),
         Subquery(changes.values("at")[:1]),
         _is_synced(account),
     )
     recorded = rows.Recorded(status, at) if at is not None else None
-    return _Facts(time_by(offset), events or 0, recorded, bool(is_synced))
+    return _Facts(ordering.time_by(offset), events or 0, recorded, bool(is_synced))
 
 
 def _is_synced(account: str) -> Exists:
@@ -400,7 +398,7 @@ def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime
     with connections[using].cursor() as cursor:
         cursor.execute(_new_sql(using, len(keys)), [account, *chain.from_iterable(keys)])
         offset, may_be_erased = cursor.fetchone()
-    return time_by(offset), bool(may_be_erased)
+    return ordering.time_by(offset), bool(may_be_erased)
 
 
 @cache

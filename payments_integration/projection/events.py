@@ -29,11 +29,9 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection import ordering, rows
-from payments_integration.projection.clock import time_by
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.unknown_operations import notice_unknown_operations
 from payments_integration.signals import mirror_written
 
 #: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its
@@ -211,14 +209,14 @@ def _times_and_owners(
             owners[kind, _scope(kind, account), object_id] = account
         else:
             offsets[account] = offset
-    return {account: time_by(offsets.get(account)) for account in names}, owners
+    return {account: ordering.time_by(offsets.get(account)) for account in names}, owners
 
 
 def _note_erased(batch: list[tuple[Event, Any]], objects: dict[_RowKey, _Object]) -> None:
     """Mark new objects whose personal data was erased before they came."""
     new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
     erased = keep_erased(
-        (event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere
+        [(event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere]
     )
     for event, _ in new if erased else ():
         if (event.account, event.object_kind, event.object_id) in erased:
@@ -270,10 +268,14 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
     for item in touched:
         item.up_to_date_row()
     for model in MIRRORS.values():
-        new = [item.row for item in touched if isinstance(item.row, model) and item.is_new]
+        of_model = [item for item in touched if isinstance(item.row, model)]
+        if not of_model:
+            continue
+        new: list[Any] = [item.row for item in of_model if item.is_new]
+        known: list[Any] = [item.row for item in of_model if not item.is_new]
         # The same order in every process. Otherwise two that insert the same objects would wait for each other.
         statements.insert_many(sorted(new, key=attrgetter("account", "object_id")))
-        statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
+        statements.update_many(known)
     changes: list[tuple[StatusChange, datetime | None]] = []
     for item in touched:
         row, event = item.row, item.last_event
@@ -281,11 +283,11 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             continue
         if change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             changes.append((change, item.first_at))
-    recorded = rows.recorded_statuses(change.object_key for change, _ in changes)
+    recorded = rows.recorded_statuses([change.object_key for change, _ in changes])
     status_changes = [
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]
-    notice_unknown_operations(item.row for item in touched if item.is_new)
+    rows.notice_unknown_operations([item.row for item in touched if item.is_new])
     statements.insert_many(status_changes, keys=False)
     mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from django.core.signals import setting_changed
 from django.db import router
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from payments_integration import conf
@@ -31,7 +32,7 @@ from payments_integration.models import (
     RunState,
     StatusChange,
 )
-from payments_integration.projection.ordering import MAX_DATE_OFF
+from payments_integration.projection.ordering import MAX_DATE_OFF, time_by
 
 #: Dispatch what happened this shortly before the first contact: the provider retries deliveries, and clocks differ.
 BEFORE_CONTACT = timedelta(hours=1)
@@ -147,6 +148,16 @@ def _first_contact(account: str) -> datetime | None:
     if contact is not None:
         _contacts[account] = (time.monotonic() + CONTACT_CACHE_SECONDS, contact)
     return contact
+
+
+def provider_time(account: str) -> datetime:
+    """Return the provider's present time, by the difference of the clocks that a pass measured."""
+    return time_by(AccountState.objects.filter(pk=account).values_list("clock_offset", flat=True).first())
+
+
+def clock_offset(account: str | OuterRef) -> Subquery:
+    """Return the provider's clock minus ours in seconds; null if it is not known."""
+    return Subquery(AccountState.objects.filter(account=account).values("clock_offset")[:1])
 
 
 def forget_contacts(**_: object) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import enum
 from datetime import datetime, timedelta
 
+from django.utils import timezone
+
 #: Added before and after an answer: Date has whole seconds, and the provider's own clocks may differ a little.
 MARGIN = timedelta(seconds=5)
 #: An event further ahead of the provider's clock than this orders nothing, and makes no other event stale. A Date
@@ -45,6 +47,11 @@ def against_answer(at: datetime, answered_at: datetime, duration: float | None) 
     if at < answered_at - timedelta(seconds=duration) - MARGIN:
         return Order.OLDER
     return Order.UNCLEAR
+
+
+def time_by(offset: float | None) -> datetime:
+    """Return the provider's present time by its clock minus ours in seconds; None: that is not known."""
+    return timezone.now() + timedelta(seconds=offset or 0)
 
 
 def when_read(date: datetime | None, now: datetime, duration: float) -> tuple[datetime, float | None]:

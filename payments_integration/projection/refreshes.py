@@ -10,7 +10,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration.db import statements
-from payments_integration.db.transactions import expired, repeatable
+from payments_integration.db.claims import expired
+from payments_integration.db.transactions import repeatable
 from payments_integration.models import DueRefresh, ObjectKey, RefreshReason, of_objects
 
 #: Handlers of an object wait this long for a read that must tell them its state.

@@ -1,31 +1,40 @@
-"""Convert structs to rows, compare them, build the history rows of a change, and keep erased data out."""
+"""Convert structs to rows, compare them, build the history rows of a change, and keep erased data out.
+
+A new row may also show that another ledger made its object.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any, NamedTuple
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import schemas
-from payments_integration.db.transactions import locked
+from payments_integration.attention import call_attention
+from payments_integration.db.transactions import locked, updated
 from payments_integration.enums import Kind
 from payments_integration.models import (
     EMPTY_VALUES,
     MIRRORS,
+    AccountState,
     Erasure,
     Event,
     EventState,
     Mirror,
     ObjectKey,
+    Payment,
+    Payout,
     StatusChange,
     of_objects,
+    unknown_operations,
 )
 from payments_integration.projection import history
-from payments_integration.signals import has_listeners, mirror_written, status_changed
+from payments_integration.signals import Reason, has_listeners, mirror_written, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -33,12 +42,17 @@ _NUL, _REPLACEMENT = "\x00", "\ufffd"
 _WHOLE_FLOATS = 2.0**53
 #: Types that every database stores without change.
 _AS_THEY_ARE = frozenset({int, datetime, NoneType})
+#: One call for attention per account and day: after a restore there may be thousands of objects of another ledger.
+_REPORT_EVERY = timedelta(days=1)
 
 KIND_OF: dict[type[schemas.Resource], Kind] = {struct: Kind(kind) for kind, struct in schemas.RESOURCES.items()}
 
 
-def model_of(kind: str) -> type[Any]:
-    return MIRRORS[kind]
+def rows_of(kind: str, account: str, object_id: str) -> QuerySet[Any]:
+    """Match an object's row. Other accounts may name the same id: a row may be another account's."""
+    identity = {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
+    rows: QuerySet[Any] = MIRRORS[kind]._default_manager.filter(**identity)
+    return rows
 
 
 def object_id_of(resource: schemas.AnyResource) -> str:
@@ -48,7 +62,7 @@ def object_id_of(resource: schemas.AnyResource) -> str:
 
 def row_values(resource: schemas.AnyResource) -> dict[str, Any]:
     """Return the mirrored fields of an object, the derived ones and ``extra``, as a row stores them."""
-    model = model_of(KIND_OF[type(resource)])
+    model: type[Any] = MIRRORS[KIND_OF[type(resource)]]
     values = {name: getattr(resource, name) for name in schemas.MIRRORED[model.kind]}
     for name, value in values.items():
         if type(value) not in _AS_THEY_ARE:
@@ -73,10 +87,15 @@ def storable(value: Any) -> Any:
 
 def differences(row: Mirror, resource: schemas.AnyResource) -> dict[str, tuple[Any, Any]]:
     """Map each mirrored field that differs to (ours, theirs), without erased personal data."""
+    return differing(row, row_values(resource))
+
+
+def differing(row: Mirror, values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Do ``differences`` with the ``row_values`` of the object."""
     erased = row.personal if row.erased_at else ()
     return {
         name: (getattr(row, name), value)
-        for name, value in row_values(resource).items()
+        for name, value in values.items()
         if name not in erased and getattr(row, name) != value
     }
 
@@ -115,7 +134,7 @@ def new_row(
     is_erased: bool = False,
 ) -> Any:
     """Return an unsaved row of a new object, without personal data if ``is_erased``."""
-    model = model_of(KIND_OF[type(resource)])
+    model: type[Any] = MIRRORS[KIND_OF[type(resource)]]
     identity = {} if isinstance(resource, schemas.Balance) else {"id": resource.id}
     if is_erased:
         values = {**values, **empty_values(model)}
@@ -200,7 +219,7 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
     parents = {
         (account, str(KIND_OF[type(resource)]), object_id_of(resource)): _parent(account, resource)
         for account, resource in objects
-        if model_of(KIND_OF[type(resource)]).personal
+        if MIRRORS[KIND_OF[type(resource)]].personal
     }
     known = erased({*parents, *(parent for parent in parents.values() if parent is not None)})
     found = {key for key, parent in parents.items() if key in known or parent in known}
@@ -215,7 +234,7 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
 
 def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]:
     """Return the keys of the objects whose erasure erases this one too: itself and what it belongs to."""
-    if not model_of(KIND_OF[type(resource)]).personal:
+    if not MIRRORS[KIND_OF[type(resource)]].personal:
         return []
     parent = _parent(account, resource)
     own = (account, str(KIND_OF[type(resource)]), object_id_of(resource))
@@ -224,7 +243,7 @@ def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]
 
 def erase_row(account: str, kind: str, object_id: str) -> bool:
     """Empty the personal fields of one mirror row, within a transaction. Returns False if there is no such row."""
-    model = model_of(kind)
+    model: type[Any] = MIRRORS[kind]
     row = locked(model._default_manager.filter(pk=object_id, account=account)).first()
     if row is None:
         return False
@@ -234,6 +253,28 @@ def erase_row(account: str, kind: str, object_id: str) -> bool:
         setattr(row, name, value)
     mirror_written([row])
     return True
+
+
+def notice_unknown_operations(rows: Iterable[Any]) -> None:
+    """Notice objects that another ledger made: proof of a restored backup, or of a second installation.
+
+    ``rows`` were inserted by this transaction. No statement if no reference is an operation's id.
+    """
+    made = {row.merchant_reference: row for row in rows if isinstance(row, Payment | Payout)}
+    for reference in sorted(unknown_operations(made)):
+        row, now = made[reference], timezone.now()
+        state = AccountState.objects.filter(
+            Q(unknown_operation_at=None) | Q(unknown_operation_at__lt=now - _REPORT_EVERY), account=row.account
+        )
+        if updated(state, unknown_operation=reference, unknown_operation_at=now):
+            call_attention(
+                type(row),
+                Reason.LEDGER_INCOMPLETE,
+                account=row.account,
+                message=f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
+                "a backup was restored, or another installation uses this account",
+                instance=row,
+            )
 
 
 def _parent(account: str, resource: schemas.AnyResource) -> ObjectKey | None:

@@ -21,7 +21,7 @@ class Snapshot(NamedTuple):
 
 def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
     """Take a snapshot of an object before sending. One statement if it is mirrored, otherwise two."""
-    mirrored = rows.model_of(kind)._default_manager.filter(**identity(kind, account, object_id))
+    mirrored = rows.rows_of(kind, account, object_id)
     known = mirrored.values_list("version", number_of_events(kind, account, object_id)).first()
     if known:
         return Snapshot(known[0], known[1] or 0)
@@ -56,10 +56,6 @@ def balance_snapshots(account: str) -> dict[str, Snapshot]:
 
 #: The snapshot of an object that does not exist before the request: for the first POST that creates it.
 ABSENT = Snapshot(None, 0)
-
-
-def identity(kind: str, account: str, object_id: str) -> dict[str, str]:
-    return {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
 
 
 def balance_events(account: str) -> Counter[str]:

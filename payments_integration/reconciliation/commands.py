@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from payments_integration import inbox, projection
-from payments_integration.client import get_client
-from payments_integration.db.transactions import long_ago
+from payments_integration.db.claims import long_ago
 from payments_integration.exceptions import KEY_REFUSED
 from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
@@ -20,6 +19,7 @@ from payments_integration.reconciliation.objects import reconcile_objects
 from payments_integration.reconciliation.retention import prune
 from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
+from payments_integration.sync import get_client
 
 #: An event may be listed a little late.
 OVERLAP = timedelta(minutes=1)

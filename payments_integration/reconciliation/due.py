@@ -10,16 +10,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error as AnyDatabaseError, OperationalError, router
+from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, router
 from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, services, sync
-from payments_integration.attention import naming_trouble, send_overdue
+from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
-from payments_integration.db.claims import ClaimLost, Claims, Held
+from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, expired, is_transient
+from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.runtime import stopping
@@ -84,9 +84,10 @@ def process_due(
 
     try:
         _take_steps(account, deadline, counted)
-    except OperationalError as error:
-        is_conflict = isinstance(error, RaceLost) or is_transient(error)
+    except DatabaseError as error:
+        is_conflict = isinstance(error, OperationalError) and (isinstance(error, RaceLost) or is_transient(error))
         if deadline is None or time.monotonic() < deadline or not is_conflict:
+            name_trouble(error, account)
             raise
         logger.info(
             "A conflict (%s) came after the deadline; the schedule does the rest",
@@ -113,8 +114,7 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
             inbox.release_overdue(account)
             send_overdue(account)
         counted("dispatched", inbox.dispatch)
-        with naming_trouble(account):
-            is_any_due = DueRefresh.objects.exists()
+        is_any_due = DueRefresh.objects.exists()
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():
@@ -136,7 +136,7 @@ def waiting_work() -> set[tuple[str, str]]:
     May name work that ``process_due`` cannot do yet, such as a dispatch that waits for a read.
     """
     reads = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF))
-    reads = reads.exclude(account__in=projection.waiting_accounts())
+    reads = reads.exclude(account__in=sync.waiting_accounts())
     events, changes = inbox.undispatched()
     parts: list[QuerySet[Any, Any]] = [
         rows.order_by().values_list("account", Value(kind)).distinct()
@@ -148,7 +148,7 @@ def waiting_work() -> set[tuple[str, str]]:
             ("read", reads),
         )
     ]
-    compared = {(alias, "compare") for alias in projection.uncompared_accounts()}
+    compared = {(alias, "compare") for alias in sync.uncompared_accounts()}
     return compared | set(parts[0].union(*parts[1:]))
 
 
@@ -166,8 +166,11 @@ def refresh_due(
     request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
     wait for it. ``heartbeat`` is called before each GET.
     """
-    with naming_trouble(account):
+    try:
         return _refresh_due(account, deadline, hurry, only_awaited, heartbeat)
+    except DatabaseError as error:
+        name_trouble(error, account)
+        raise
 
 
 def _refresh_due(
@@ -175,14 +178,12 @@ def _refresh_due(
 ) -> int:
     done = 0
     begun = timezone.now()
-    if not DueRefresh.objects.exists():
-        return done
     while True:
         due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
         if account is not None:
             due = due.filter(account=account)
         # Their objects wait while the key may be of another project.
-        due = due.exclude(account__in=projection.waiting_accounts(account))
+        due = due.exclude(account__in=sync.waiting_accounts(account))
         if only_awaited:
             due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, sync
 from payments_integration.attention import call_attention
-from payments_integration.client import Answer, PageOf, RawEvent, get_client
+from payments_integration.client import Answer, PageOf, RawEvent
 from payments_integration.dates import on_site
 from payments_integration.db.claims import Held
 from payments_integration.inbox import Receipt
@@ -38,6 +38,7 @@ from payments_integration.reconciliation.runs import (
     resumed_pages,
 )
 from payments_integration.signals import Reason
+from payments_integration.sync import get_client
 
 #: An event may be listed late, so the hour before the watermark is read again.
 OVERLAP = timedelta(hours=1)
@@ -196,7 +197,7 @@ def _read_range(
         if not explicit:
             held.write(
                 watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="",
-                **projection.key_values(run.account),
+                **sync.key_values(run.account),
             )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from django.db import models, router
 from django.db.models import ForeignObjectRel, ProtectedError, QuerySet, RestrictedError
 from django.utils import timezone
 
-from payments_integration import conf, projection
+from payments_integration import conf, projection, sync
 from payments_integration.db.claims import ClaimLost, Held
 from payments_integration.db.transactions import WriterPauses, deleted, repeatable
 from payments_integration.exceptions import PaymentsError
@@ -41,7 +41,7 @@ from payments_integration.signals import mirror_deleted
 BATCH = 500
 #: The claim of a process that died ends within this time.
 PATIENCE = PASS.length + timedelta(seconds=5)
-#: A process trusts for a minute that an account is not marked (``projection.project_keys``). The rest is for what it
+#: A process trusts for a minute that an account is not marked (``sync.project_keys``). The rest is for what it
 #: began.
 TRUST = timedelta(seconds=65)
 #: How often the tables are read, each time to the end, before a person must stop what still writes.
@@ -309,6 +309,6 @@ def _table(model: type[Any]) -> str:
 
 
 def _forget_what_is_known() -> None:
-    projection.forget_keys()
+    sync.forget_keys()
     projection.forget_contacts()
     projection.forget_secrets()

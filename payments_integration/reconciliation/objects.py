@@ -18,10 +18,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, projection, sync
-from payments_integration.client import Answer, PageOf, get_client
+from payments_integration.client import Answer, PageOf
 from payments_integration.dates import on_site
-from payments_integration.db.claims import Claims, Held
-from payments_integration.db.transactions import long_ago, repeatable, updated
+from payments_integration.db.claims import Claims, Held, long_ago
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
     OPEN_PAYOUT_STATUSES,
@@ -57,6 +57,7 @@ from payments_integration.reconciliation.runs import (
 )
 from payments_integration.runtime import stopping
 from payments_integration.services import sync_balances
+from payments_integration.sync import get_client
 
 SWEEP_EVERY = timedelta(days=1)
 #: Silent objects per kind and pass, the longest silent first.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, IntegrityError, router
 from django.utils import timezone
 
-from payments_integration.attention import naming_trouble
+from payments_integration.attention import name_trouble
 from payments_integration.db import characters, statements
 from payments_integration.db.claims import ClaimLost, Claims, Held
 from payments_integration.db.transactions import repeatable, updated
@@ -91,11 +91,12 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     repeatable(partial(statements.insert_many, [run]), using=router.db_for_write(ReconciliationRun))
     run.saved_at = time.monotonic()
     try:
-        with naming_trouble(account):
-            yield run
+        yield run
     except AlreadyRunning:
         run.state = RunState.SKIPPED
     except (PaymentsError, WireError, DatabaseError, ClaimLost) as error:
+        if isinstance(error, DatabaseError):
+            name_trouble(error, account)
         extra = {"account": account, "request_id": request_id_of(error)}
         logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error, extra=extra)
         run.state, run.error = RunState.FAILED, _recorded(error)

@@ -8,12 +8,11 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, projection, schemas, sync, wakeup
-from payments_integration.client import get_client
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES, Country, Currency, kind_of
 from payments_integration.models import MIRRORS, Balance, Mirror
-from payments_integration.validation.text import is_object_id
-from payments_integration.validation.validator import Validator
+from payments_integration.sync import get_client
+from payments_integration.validation.validator import Validator, is_object_id
 
 MirrorT = TypeVar("MirrorT", bound=Mirror)
 

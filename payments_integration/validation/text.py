@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-MAX_ID = 255
 #: Controls, characters that change the reading direction or show nothing, surrogates, and line separators.
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Characters of other categories that show nothing either.
@@ -24,13 +23,6 @@ def visible(value: str, *, keep: str = "") -> str:
 def typed(value: str) -> str:
     """Return what a person meant to type: without invisible copied marks, such as marks of the reading direction."""
     return _MARKS.sub("", value)
-
-
-def is_object_id(text: str, prefix: str) -> bool:
-    """Return True if an id can be part of a path: visible ASCII without characters that have a meaning in a URL."""
-    if not text.startswith(prefix) or not len(prefix) < len(text) <= MAX_ID:
-        return False
-    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')
 
 
 def _escaped(char: str) -> str:

@@ -261,3 +261,10 @@ def _is_phone(text: str) -> bool:
         return phonenumbers.is_possible_number(phonenumbers.parse(text))
     except phonenumbers.NumberParseException:
         return False
+
+
+def is_object_id(text: str, prefix: str) -> bool:
+    """Return True if an id can be part of a path: visible ASCII without characters that have a meaning in a URL."""
+    if not text.startswith(prefix) or not len(prefix) < len(text) <= MAX_TEXT:
+        return False
+    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')

@@ -418,7 +418,7 @@ class TestReceiversOfAllRows:
     def test_an_object_that_cannot_be_inserted_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def read(row: DueRefresh, *, hurry: bool) -> None:
             if row.object_id == "pay_1":
-                statements.insert_like_save(rows.unsaved_payment(id=row.object_id), using="default")
+                statements.insert_like_save(rows.unsaved_payment(id=row.object_id))
 
         monkeypatch.setattr(due, "_read", read)
         to_be_read("pay_1", "pay_2")

@@ -17,7 +17,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
-from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.models import (
     AccountState,
@@ -28,6 +27,7 @@ from payments_integration.models import (
 )
 from payments_integration.reconciliation import runs
 from payments_integration.sandbox import Fault
+from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
 from tests.integration.mirror import assert_mirror_equals_provider

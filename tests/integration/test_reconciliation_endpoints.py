@@ -12,11 +12,11 @@ from cryptography.fernet import Fernet
 from django.utils import timezone
 
 from payments_integration import projection, reconciliation, services
-from payments_integration.client import get_client
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import (
     WebhookEndpoint,
 )
+from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]

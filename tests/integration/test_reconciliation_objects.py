@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
-from payments_integration.client import get_client
 from payments_integration.exceptions import NoAnswer
 from payments_integration.models import (
     AccountState,
@@ -26,6 +25,7 @@ from payments_integration.models import (
 )
 from payments_integration.reconciliation import objects
 from payments_integration.sandbox import Fault
+from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.integration.mirror import assert_mirror_equals_provider

@@ -15,7 +15,7 @@ from django.db import OperationalError, transaction
 from django.test import Client, override_settings
 from django.utils import timezone
 
-from payments_integration import conf, health, projection, reconciliation, services, sync, wakeup
+from payments_integration import conf, health, reconciliation, services, sync, wakeup
 from payments_integration.checks import check_accounts
 from payments_integration.db import statements, transactions
 from payments_integration.exceptions import KeyReplaced, NoAnswer, NotFound, PermissionRefused, ProviderError
@@ -28,9 +28,9 @@ from payments_integration.models import (
     Payment,
     deletion_allowed,
 )
-from payments_integration.projection import project_keys
 from payments_integration.sandbox.faults import Fault
 from payments_integration.signals import Reason, dispatching
+from payments_integration.sync import project_keys
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
 from tests.conftest import Receiver
@@ -152,7 +152,7 @@ def deliver(payment_id: str) -> Event:
 def ten(filled: Payment) -> Payment:
     """Ten payments of the test key."""
     with with_key("sk_test_sandbox"):
-        for number in range(2, projection.COMPARED + 1):
+        for number in range(2, sync.COMPARED + 1):
             services.create_payment(**PAYMENT, merchant_reference=f"order-{number}")
     return filled
 
@@ -171,7 +171,7 @@ def test_a_key_that_knows_none_of_ten_objects_is_of_another_project(
         with pytest.raises(KeyReplaced, match="knows none of the 10 newest objects"):
             services.create_payment(**PAYMENT, merchant_reference="order-99")
         asked = gets(installed)
-        assert asked == projection.COMPARED
+        assert asked == sync.COMPARED
         run = reconciliation.reconcile_objects("default", full=True)
         assert "KeyReplaced" in run.error
         assert reconciliation.reconcile_events("default").state == "failed"
@@ -195,7 +195,7 @@ def test_events_of_another_project_are_not_applied_before_the_comparison(
     installed.engine.add_project("sk_test_two")
     with with_key("sk_test_two"):
         assert deliver("pay_of_others").state == EventState.PENDING
-        assert gets(installed) == projection.COMPARED, "by the work that the delivery woke"
+        assert gets(installed) == sync.COMPARED, "by the work that the delivery woke"
 
 
 def test_a_key_that_knows_one_of_them_is_of_the_same_project(ten: Payment, installed: ProviderSandbox) -> None:
@@ -235,7 +235,7 @@ FAILURES = {
 
 @pytest.fixture(params=FAILURES)
 def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, installed: ProviderSandbox) -> str:
-    monkeypatch.setattr(sync, "COMPARE_SECONDS", 0.1)
+    monkeypatch.setattr(project_keys, "COMPARE_SECONDS", 0.1)
     installed.engine.add_project("sk_test_two")
     return str(request.param)
 
@@ -279,7 +279,7 @@ def test_nothing_is_sent_under_a_key_that_was_not_compared(
         installed.engine.faults.clear()
         assert AccountState.objects.get().refused_key_hash == ""
     assert posts(installed) == sent
-    monkeypatch.setattr(sync, "COMPARE_SECONDS", 5.0)
+    monkeypatch.setattr(project_keys, "COMPARE_SECONDS", 5.0)
     installed.engine.default_project.add_key("sk_test_rotated")
     with with_key("sk_test_rotated"):
         assert services.resume_operations()["done"] == 2, "they waited for a key that is right"
@@ -301,14 +301,14 @@ def test_events_wait_while_the_key_was_not_compared(
         compared.append(account)
         compare(account, **options)
 
-    monkeypatch.setattr(sync, "compare_key", seen)
+    monkeypatch.setattr(project_keys, "compare_key", seen)
     with with_key("sk_test_two"):
         event = deliver("pay_of_others")
         assert len(compared) == 1
         reconciliation.process_due()
         assert len(compared) == 1, "it has just failed"
         monkeypatch.setattr(project_keys, "_PUT_OFF_SECONDS", 0.0)
-        projection.forget_keys()
+        sync.forget_keys()
         reconciliation.process_due()
         assert len(compared) > 1, "a moment later it is made again"
         assert ("default", "compare") in reconciliation.waiting_work()
@@ -335,7 +335,7 @@ def test_a_comparison_that_is_cut_short_goes_on(
             reconciliation.process_due("default", deadline=time.monotonic() + 0.45)
             cut += 1
             assert cut < 30
-        assert gets(installed) <= projection.COMPARED + cut, "each comparison lost one answer at most"
+        assert gets(installed) <= sync.COMPARED + cut, "each comparison lost one answer at most"
         assert cut > 1
         event.refresh_from_db()
         assert event.state == EventState.PENDING
@@ -346,7 +346,7 @@ def test_an_object_that_cannot_be_read_decides_nothing(ten: Payment, installed: 
     """The others do: one that is known, or else all."""
     installed.engine.add_project("sk_test_two")
     installed.engine.default_project.add_key("sk_test_rotated")
-    (_, newest), *_ = projection.newest_objects("default")
+    (_, newest), *_ = sync.newest_objects("default")
     error: dict[str, Any] = {"status": 403, "code": "merchant_not_active"} if kind == "error" else {}
     installed.engine.faults.add(Fault(kind, times=None, path=f"/payments/{newest}", **error))
     with with_key("sk_test_rotated"):
@@ -360,7 +360,7 @@ def test_an_object_that_cannot_be_read_decides_nothing(ten: Payment, installed: 
             with pytest.raises((NoAnswer, PermissionRefused)) as raised:
                 services.refresh(ten)
             assert not isinstance(raised.value, KeyReplaced)
-        assert gets(installed) == 2 + 2 * projection.COMPARED, "what was not cut short begins again"
+        assert gets(installed) == 2 + 2 * sync.COMPARED, "what was not cut short begins again"
         assert AccountState.objects.get().refused_key_hash == ""
         installed.engine.faults.clear()
         with pytest.raises(KeyReplaced):
@@ -371,8 +371,8 @@ def test_inside_a_transaction_a_new_key_is_not_used(ten: Payment, installed: Pro
     installed.engine.default_project.add_key("sk_test_rotated")
     with with_key("sk_test_rotated"):
         with transaction.atomic(), pytest.raises(NoAnswer, match=r"Nothing was sent: .* was not compared"):
-            conf.guard("default")
-        conf.guard("default")
+            sync.get_client("default")
+        sync.get_client("default")
 
 
 def test_a_provider_that_does_not_answer_decides_nothing(ten: Payment, installed: ProviderSandbox) -> None:
@@ -393,7 +393,7 @@ def test_a_refused_key_is_compared_again(ten: Payment, installed: ProviderSandbo
         with pytest.raises(KeyReplaced):
             services.refresh(ten)
         AccountState.objects.update(refused_key_at=timezone.now() - timedelta(minutes=11))
-        projection.forget_keys()
+        sync.forget_keys()
         services.refresh(ten)
         assert health.examine().accounts["default"].statistics.key_replaced == ""
 
@@ -402,9 +402,9 @@ def test_the_state_is_read_once_a_minute(filled: Payment, django_assert_num_quer
     with with_key("sk_test_sandbox"):
         services.refresh(filled)
         with django_assert_num_queries(0):
-            conf.guard("default")
-            assert projection.waiting_accounts() == []
-            assert projection.uncompared_accounts() == []
+            sync.get_client("default")
+            assert sync.waiting_accounts() == []
+            assert sync.uncompared_accounts() == []
 
 
 def test_every_account_costs_the_same(installed: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,7 +420,7 @@ def test_every_account_costs_the_same(installed: ProviderSandbox, monkeypatch: p
             return current()
 
         monkeypatch.setattr(conf, "current", counted)
-        for ask in (projection.waiting_accounts, projection.uncompared_accounts):
+        for ask in (sync.waiting_accounts, sync.uncompared_accounts):
             calls = 0
             ask()
             assert calls == 1

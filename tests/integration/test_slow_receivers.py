@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from django.test import Client
 
-from payments_integration import apps, inbox, wakeup, webhooks
+from payments_integration import inbox, wakeup, webhooks
 from payments_integration.models import Event, Payment
 from payments_integration.signals import event_received
 from payments_integration.testing import signed_delivery
@@ -151,7 +151,7 @@ def test_deliveries_during_an_inline_dispatch_are_answered_in_time(receiver: Rec
     """In "inline" mode a delivery's own receivers run before its answer; the others' do not wait for them."""
     name, other = fresh("pay_slow"), fresh("pay_other")
     slow.objects = {name}
-    before = wakeup.set_hook(apps._on_wake)
+    before = wakeup.set_hook(wakeup._on_wake)
     try:
         own, others = at_once(
             lambda: deliver(factories.life(name)[0]),

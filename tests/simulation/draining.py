@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Max, QuerySet
 
 from payments_integration import services
-from payments_integration.db.transactions import CLOCK_SLACK
+from payments_integration.db.claims import CLOCK_SLACK
 from payments_integration.inbox import replay
 from payments_integration.models import (
     AccountState,

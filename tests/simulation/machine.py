@@ -22,8 +22,8 @@ from payments_integration.models import (
     Payment,
     StatusChange,
 )
-from payments_integration.projection import newest_objects
 from payments_integration.sandbox import SandboxError
+from payments_integration.sync import newest_objects
 from tests import factories
 from tests.simulation import draining, invariants, restoring
 from tests.simulation.clock import START

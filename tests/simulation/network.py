@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -15,7 +15,6 @@ from django.urls import URLResolver
 from django.urls.resolvers import RegexPattern
 
 from payments_integration import conf
-from payments_integration.client.deadlines import budget, current_check
 from payments_integration.client.transport import Reply
 from payments_integration.exceptions import NoAnswer
 from payments_integration.sandbox import Engine, Fault
@@ -155,21 +154,22 @@ class Transport:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
+        seconds: float,
+        check: Callable[[float], None] | None,
     ) -> Reply:
         world, network = self._world, self._network
         world.check_alive()
         if connection.in_atomic_block:
             world.violated("no request in a transaction", f"{method} {path}")
         begun = world.time.now
-        deadline = budget(conf.current().REQUEST_DEADLINE)
         request = network.request(self._account, method, path, params, body, idempotency_key)
         query = f"?{urlencode(params)}" if params else ""
         # Looking up the host and connecting; then the last look at the claim.
         world.at("connect", method=method)
         elapsed = (world.time.now - begun).total_seconds()
-        if (check := current_check()) is not None:
-            check(deadline)
-        if idempotency_key is not None and elapsed > deadline + CLAIM_MARGIN:
+        if check is not None:
+            check(seconds)
+        if idempotency_key is not None and elapsed > seconds + CLAIM_MARGIN:
             world.violated("no request leaves after its claim", f"{method} {path} after {elapsed:.0f} s")
         kind, was_repeated = world.at("send", method=method), False
         if kind in ENDED:
@@ -184,7 +184,7 @@ class Transport:
         elif kind in ("drop", "late"):
             if kind == "late":
                 network.stragglers.append(Straggler(request))
-            world.time.advance(deadline)
+            world.time.advance(seconds)
             world.note(f"{method} {path}{query}: no answer ({kind})")
             raise _no_answer(method, path, was_repeated)
         else:
@@ -194,15 +194,15 @@ class Transport:
                 answer = network.carry_out(request)
             kind = world.at("answer", method=method)
             if kind == "slow":
-                world.time.advance(deadline * 0.8)
+                world.time.advance(seconds * 0.8)
             elif kind == "lost":
-                world.time.advance(deadline)
+                world.time.advance(seconds)
             elif kind in SPOILED:
                 answer = apply_fault(answer, SPOILED[kind], "req_spoiled")
             world.time.advance(ROUND_TRIP / 2)
         duration = (world.time.now - begun).total_seconds()
         world.note(f"{method} {path}{query}: {answer.status} {kind}")
-        if kind == "lost" or duration > deadline:
+        if kind == "lost" or duration > seconds:
             raise _no_answer(method, path, was_repeated)
         problem = "the answer is truncated" if kind == "truncate" else ""
         headers = dict(answer.headers)

@@ -120,7 +120,7 @@ _LENGTHS = "for length in (timedelta(0), "
 _DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
 _EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
 _MUST_LOOK = "    must_look = not is_looked_up\n"
-_INSERT = "            statements.insert_like_save(operation, using=ledger_database())\n"
+_INSERT = "            statements.insert_like_save(operation)\n"
 _RECORDED = f"            check.expect_insert(operation)\n{_INSERT}"
 _RECORDED_ALONE = """\
     check.expect_insert(operation)
@@ -475,8 +475,8 @@ MUTANTS = (
     ),
     _one(
         "a key of another project is not refused",
-        "sync.py",
-        "    if not projection.waiting_accounts(account):\n        return\n",
+        "sync/project_keys.py",
+        "    if not waiting_accounts(account):\n        return\n",
         "    if account:\n        return\n",
     ),
     _one(

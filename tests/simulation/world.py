@@ -20,7 +20,7 @@ from django.db.models.signals import post_delete, post_save
 from django.test import RequestFactory, override_settings
 from django.utils import timezone
 
-from payments_integration import apps, conf, projection, tasks, webhooks
+from payments_integration import conf, sync, tasks, wakeup, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox import claiming, release, releasing
@@ -34,11 +34,12 @@ from payments_integration.models import (
     Operation,
     StatusChange,
 )
-from payments_integration.projection import endpoints, history, project_keys
+from payments_integration.projection import endpoints, history
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.deliveries import signature
 from payments_integration.signals import attention, event_received, status_changed
+from payments_integration.sync import project_keys
 from tests.simulation.clock import START, ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
 from tests.simulation.faults import FAMILIES
@@ -621,7 +622,7 @@ class World:
     def _wire(self, stack: ExitStack) -> None:
         """Put the simulation in where the app meets the outside."""
         stack.enter_context(override_settings(**{conf.NAME: self._options(API_KEY)}))
-        for module in (project_keys, projection):
+        for module in (project_keys, sync):
             stack.enter_context(mock.patch.object(module, "COMPARED", COMPARED))
         for name in ("_known", "_put_off", "_not_known"):
             stack.enter_context(mock.patch.object(project_keys, name, {}))
@@ -633,7 +634,7 @@ class World:
         stack.enter_context(mock.patch.object(history, "_contacts", {}))
         # In Django's test environment there is no history.
         stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
-        stack.enter_context(mock.patch.object(apps, "_publisher", self))
+        stack.enter_context(mock.patch.object(wakeup, "_publisher", self))
         stack.enter_context(mock.patch.object(tasks, "wake_up", self.wake_up))
         stack.enter_context(mock.patch.object(socket.socket, "connect", self._connects))
         stack.enter_context(mock.patch.object(releasing, "release", self._release))

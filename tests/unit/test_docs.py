@@ -25,12 +25,13 @@ from django.dispatch import Signal
 
 from payments_integration import __version__, conf, enums, exceptions, handlers, models, services, signals, tasks
 from payments_integration.api.request_bodies import DestinationInput, PayerInput
-from payments_integration.client import Client, get_client
+from payments_integration.client import Client
 from payments_integration.client.resources import Payments
 from payments_integration.exceptions import NoAnswer
 from payments_integration.outbox.operations import base, payments as payment_calls
 from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.services import payments as payment_services
+from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
 from tests.integration.runbook import page as runbook

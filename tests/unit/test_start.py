@@ -39,10 +39,10 @@ HEAVY = frozenset(
 #: Packages of the app whose modules are imported with their first use.
 FLOWS = (
     "api", "checkout", "client", "erasure", "health", "inbox", "management", "outbox", "projection", "reconciliation",
-    "sandbox", "services", "testing",
+    "sandbox", "services", "sync", "testing",
 )  # fmt: skip
 MODULES = (
-    "schemas", "sync", "tasks", "urls", "webhooks",
+    "schemas", "tasks", "urls", "webhooks",
     "validation.documents", "validation.objects", "validation.validator",
 )  # fmt: skip
 #: Pages of the admin, imported when one is opened.

@@ -18,11 +18,11 @@ from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
 from payments_integration.admin.flows import reconcile
-from payments_integration.apps import _on_wake, _publisher
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, ReconciliationRun
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
 from payments_integration.testing import ProviderSandbox
+from payments_integration.wakeup import _on_wake, _publisher
 from tests import factories
 from tests.conftest import Receiver
 

@@ -16,7 +16,6 @@ import pytest
 from django.db import OperationalError, ProgrammingError
 
 from payments_integration import inbox, reconciliation, services, telemetry, wakeup
-from payments_integration.apps import _on_wake, _publisher
 from payments_integration.db import notifications
 from payments_integration.management.worker import Worker, stopped_by_signals
 from payments_integration.models import AccountState, Event, OperationState
@@ -24,6 +23,7 @@ from payments_integration.reconciliation import objects
 from payments_integration.runtime import stopping
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import ProviderSandbox
+from payments_integration.wakeup import _on_wake, _publisher
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows

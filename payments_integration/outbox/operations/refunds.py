@@ -14,7 +14,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration import projection, sync
 from payments_integration.client import Answer, Client
 from payments_integration.db.statements import lock_row
-from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import NEVER_REFUNDED_STATUSES, Kind, MethodFamily, PaymentStatus
 from payments_integration.models import (
     DueRefresh,
@@ -105,7 +104,7 @@ class WithinRest(Precondition):
         return sync.read_refunds(self.account, self.payment_id).may_be_ours
 
     def decide(self, intent: Intent) -> Intent:
-        payment = lock_row(Payment, self.payment_id, ledger_database())
+        payment = lock_row(Payment, self.payment_id)
         if payment is None or payment.account != self.account:
             message = gettext("This payment is not known here; read it with services.refresh first.")
             raise PreconditionFailed({"payment": [message]})

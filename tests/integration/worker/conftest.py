@@ -20,9 +20,9 @@ from django.test import Client
 from django.utils import timezone
 
 from payments_integration import wakeup
-from payments_integration.apps import _on_wake, _publisher
 from payments_integration.models import Event
 from payments_integration.signatures import HEADER, sign
+from payments_integration.wakeup import _on_wake, _publisher
 from tests import factories
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from payments_integration import sync
+from payments_integration.sync import reading
 from tests import fake_provider as fakes
 
 
@@ -17,7 +17,7 @@ from tests import fake_provider as fakes
 def provider(woken: list[str], monkeypatch: pytest.MonkeyPatch) -> fakes.Fake:
     """The provider of every account; ``reads`` says what it was asked."""
     provider = fakes.Fake()
-    monkeypatch.setattr(sync, "get_client", lambda account="default": provider)
+    monkeypatch.setattr(reading, "get_client", lambda account="default": provider)
     return provider
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from payments_integration import services, wakeup
 from payments_integration.checkout import CheckoutReturnView, CheckoutStatusView, return_url, status_url
 from payments_integration.checkout.views import CheckoutStatusDataView
-from payments_integration.client.deadlines import budget
+from payments_integration.client.requestor import budget
 from payments_integration.db import transactions
 from payments_integration.models import Operation, Payment
 from payments_integration.outbox import sending, submission

@@ -9,7 +9,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from payments_integration.client import Client, get_client, resources as module
+from payments_integration.client import Client, resources as module
+from payments_integration.sync import get_client
 
 
 def accounts(**changes: Any) -> Any:

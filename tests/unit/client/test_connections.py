@@ -20,8 +20,9 @@ from django.conf import settings
 from django.test import override_settings
 
 from payments_integration import conf
-from payments_integration.client import Client, before_sending, connections, get_client
+from payments_integration.client import Client, before_sending, connections
 from payments_integration.exceptions import InvalidState, NoAnswer, RateLimited
+from payments_integration.sync import get_client
 from tests.unit.client.authority import Authority
 from tests.unit.client.loopback import (
     Script,

@@ -165,7 +165,7 @@ def test_an_unknown_outcome_of_a_real_request_carries_none(sent: Recorder, clien
     """The frames of requests and urllib3 have the body and the key too."""
     with pytest.MonkeyPatch.context() as patch:
         # Otherwise the first request of the process only asks what time it is.
-        patch.setattr("payments_integration.outbox.sending.latest_answer", lambda account: None)
+        patch.setattr("payments_integration.outbox.sending.latest_answer", lambda client: None)
         patch.setattr("urllib3.connection.HTTPConnection.connect", _break)
         assert pay(client) == 500
     reports = [event for event in sent.events if "exception" in event]

@@ -212,10 +212,10 @@ def test_a_locked_row_is_read_as_it_is_now(mirrored: Any, django_assert_num_quer
     payment = mirrored(payment_of())
     type(payment).objects.filter(pk=payment.pk).update(amount_received=7, metadata={"a": ["b"]})
     with django_assert_num_queries(1):
-        row = statements.lock_row(type(payment), payment.pk, "default")
+        row = statements.lock_row(type(payment), payment.pk)
     assert row == payment
     assert (row.amount_received, row.metadata, row.created_at) == (7, {"a": ["b"]}, payment.created_at)
-    assert statements.lock_row(type(payment), "pay_none", "default") is None
+    assert statements.lock_row(type(payment), "pay_none") is None
 
 
 def test_rows_are_inserted_or_updated_in_sets_of_a_hundred(django_assert_num_queries: Any) -> None:

@@ -28,9 +28,9 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
-from payments_integration.projection import project_keys
 from payments_integration.reconciliation import forgetting
 from payments_integration.reconciliation.renaming import models_with_account
+from payments_integration.sync import project_keys
 from tests.factories import rows
 
 pytestmark = [pytest.mark.case(145), pytest.mark.django_db(transaction=True)]

@@ -8,15 +8,15 @@ of ten, or of any number if the key filled the mirror of another account.
 
 ``AccountState`` stores the hash of the key that filled the mirror, and the hash of a key that was refused. Each
 process compares the key of its own settings with them. So during a deployment, processes with the old key go on while
-processes with the new key are refused. A process reads the state once a minute, for all accounts together. Only
-``sync`` asks the provider, once for each new key. Until that decision, nothing is sent or applied: if an object of
+processes with the new key are refused. A process reads the state once a minute, for all accounts together. The
+provider is asked once for each new key. Until that decision, nothing is sent or applied: if an object of
 another project came into the mirror, the new key would know it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -29,10 +29,25 @@ from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.attention import ACTIONS, call_attention
-from payments_integration.db.transactions import repeatable, updated
-from payments_integration.exceptions import KeyReplaced
+from payments_integration.client import Client, at_most, unguarded_client
+from payments_integration.db.transactions import in_transaction, repeatable, updated
+from payments_integration.enums import Kind
+from payments_integration.exceptions import (
+    AuthenticationFailed,
+    KeyReplaced,
+    NoAnswer,
+    NotFound,
+    PaymentsError,
+    ProviderError,
+    RateLimited,
+    nothing_sent,
+    request_id_of,
+)
 from payments_integration.models import AccountState, Payment, Payout, Refund
+from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
+
+logger = get_logger(__name__)
 
 #: This many of the newest objects must be unknown before a key is refused.
 COMPARED = 10
@@ -45,6 +60,17 @@ _TRUST_SECONDS = 60.0
 _DISTRUST_SECONDS = 5.0
 #: After this many seconds, a comparison that the provider did not answer is repeated for what waits for it.
 _PUT_OFF_SECONDS = 5.0
+#: Seconds for each GET that compares a new API key with the mirror: a caller waits.
+COMPARE_SECONDS = 5.0
+#: A worker waits this many seconds for the rate limit before it postpones an object or operation.
+WORKER_WAIT = 3.0
+
+GET: dict[str, Callable[[Client], Any]] = {
+    Kind.PAYMENT: lambda client: client.payments.get,
+    Kind.PAYOUT: lambda client: client.payouts.get,
+    Kind.REFUND: lambda client: client.refunds.get,
+    Kind.DEPOSIT_REFERENCE: lambda client: client.deposit_references.get,
+}
 
 
 class _Standing(StrEnum):
@@ -63,8 +89,103 @@ class _Standing(StrEnum):
 _known: dict[tuple[str, str], tuple[float, _Standing, datetime | None]] = {}
 #: When another comparison of a key may begin. A call that needs one does not wait.
 _put_off: dict[tuple[str, str], float] = {}
-#: The objects that the provider did not know under a key, in a comparison that was cut short.
+#: The objects that the provider did not know under a key, in comparisons that were cut short. A verdict ends it.
 _not_known: dict[tuple[str, str], set[str]] = {}
+
+
+def get_client(account: str = conf.DEFAULT_ACCOUNT) -> Client:
+    """Return the account's client. Raises ImproperlyConfigured without one, or as ``require_same_project``."""
+    require_same_project(account)
+    return unguarded_client(account)
+
+
+def require_same_project(account: str) -> None:
+    """Raise KeyReplaced if the account's API key is of another project than its mirror. Compare a new key first.
+
+    Raises what a read raises if the provider does not answer the comparison, and NoAnswer inside a transaction, where
+    nothing is asked. The caller has then recorded and sent nothing.
+    """
+    if not waiting_accounts(account):
+        return
+    failed: PaymentsError | None = None
+    if not in_transaction() and uncompared_accounts(account, is_urgent=True):
+        try:
+            compare_key(account)
+        except PaymentsError as error:
+            failed = error
+    require_same_key(account)
+    if waiting_accounts(account):
+        raise failed or _not_compared(account)
+
+
+def compare_keys(only: str | None = None, *, deadline: float | None = None) -> None:
+    """Compare the new API keys of the accounts, or of ``only`` one. Logs errors of the provider.
+
+    Events and operations of these accounts wait. ``deadline`` is the same as in ``compare_key``.
+    """
+    for account in uncompared_accounts(only):
+        try:
+            compare_key(account, deadline=deadline)
+        except PaymentsError as error:
+            extra = {"account": account, "request_id": request_id_of(error)}
+            logger.info("The new API key of account %s could not be compared: %s", account, error, extra=extra)
+
+
+def compare_key(account: str, *, deadline: float | None = None) -> None:
+    """Ask for the newest mirrored objects under the account's new API key, and record if it is of their project.
+
+    One object that the provider knows decides that it is. If it knows none of ``COMPARED``, the key is of another
+    project. Fewer objects prove nothing, and the key is accepted, unless it filled the mirror of another account: then
+    two keys were swapped. ``deadline`` (``time.monotonic()``): a request is waiting; the next comparison of this
+    process asks only for the objects that are left. Raises what a read raises if nothing is decided. An object that
+    cannot be read proves nothing, and the others are asked for.
+    """
+    _put_off_comparison(account)
+    newest = newest_objects(account)
+    others = AccountState.objects.filter(key_hash=conf.key_hash(account)).exclude(pk=account)
+    if len(newest) < COMPARED and not (newest and others.exists()):
+        _accept_key(account)
+        return
+    client = unguarded_client(account)
+    not_known = _not_known.setdefault((account, conf.key_hash(account)), set())
+    undecided: PaymentsError | None = None
+    for kind, object_id in newest:
+        if object_id in not_known:
+            continue
+        left = COMPARE_SECONDS if deadline is None else min(COMPARE_SECONDS, deadline - time.monotonic())
+        try:
+            if left <= 0:
+                raise _not_compared(account)
+            with at_most(left):
+                GET[kind](client)(object_id, max_wait=min(left, WORKER_WAIT))
+        except NotFound:
+            not_known.add(object_id)
+        except PaymentsError as error:
+            undecided = error
+            if _concerns_every_object(error):
+                break
+        else:
+            _accept_key(account)
+            return
+    else:
+        # Each object was asked for. The next comparison asks for all of them again.
+        not_known.clear()
+    if undecided is None:
+        _write(account, refused_key_hash=conf.key_hash(account), refused_key_at=timezone.now())
+        return
+    _put_off_comparison(account)
+    raise undecided
+
+
+def _concerns_every_object(error: PaymentsError) -> bool:
+    if isinstance(error, ProviderError):
+        return isinstance(error, AuthenticationFailed | RateLimited)
+    return getattr(error, "status_code", None) is None
+
+
+def _not_compared(account: str) -> NoAnswer:
+    why = f'the new API_KEY of the account "{account}" was not compared with its mirror yet. Try again soon'
+    return NoAnswer(nothing_sent(why), was_connected=False)
 
 
 def require_same_key(account: str) -> None:
@@ -136,13 +257,7 @@ def newest_objects(account: str, *, with_gone: bool = False) -> list[tuple[str, 
     return [(kind, pk) for _, kind, pk in sorted(found, reverse=True)[:COMPARED]]
 
 
-def is_key_of_another(account: str) -> bool:
-    """Return True if the account's key filled the mirror of another account: each project has one account."""
-    others = AccountState.objects.filter(key_hash=conf.key_hash(account)).exclude(pk=account)
-    return others.exists()
-
-
-def accept_key(account: str) -> None:
+def _accept_key(account: str) -> None:
     """Record that the key is of the project whose objects are mirrored."""
     _write(account, **key_values(account), refused_key_hash="", refused_key_at=None)
 
@@ -152,22 +267,9 @@ def key_values(account: str) -> dict[str, Any]:
     return {"has_test_key": conf.account(account).is_test, "key_hash": conf.key_hash(account)}
 
 
-def refuse_key(account: str) -> None:
-    """Record that the provider knows none of the newest objects under the key."""
-    _write(account, refused_key_hash=conf.key_hash(account), refused_key_at=timezone.now())
-
-
-def put_off_comparison(account: str) -> None:
+def _put_off_comparison(account: str) -> None:
     """Begin no other comparison at once in this process: one begins, or the provider did not answer it."""
     _put_off[account, conf.key_hash(account)] = time.monotonic() + _PUT_OFF_SECONDS
-
-
-def objects_not_known(account: str) -> set[str]:
-    """Return the ids that the provider did not know under the key, in this process's interrupted comparisons.
-
-    The caller adds to it. A verdict ends it.
-    """
-    return _not_known.setdefault((account, conf.key_hash(account)), set())
 
 
 def _write(account: str, **values: Any) -> None:
