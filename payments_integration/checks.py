@@ -27,7 +27,6 @@ from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
-from payments_integration.payable.models import Payable
 from payments_integration.schedule import EXPIRES, LIMITS
 from payments_integration.signals import Reason, event_received, status_changed
 from payments_integration.validation.urls import LOOPBACK_HOSTS
@@ -370,6 +369,9 @@ def check_handlers(**options: Any) -> Messages:
 @_listed
 def check_orders(**options: Any) -> Messages:
     """W031: a project has orders, and no handler learns that they are paid."""
+    # Imported here: every process imports this module.
+    from payments_integration.payable import Payable  # noqa: PLC0415
+
     orders = [model._meta.label for model in apps.get_models() if issubclass(model, Payable)]
     if orders and not handlers.registered and not _has_receivers():
         yield _warning(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from payments_integration.validation.validator import Validator
+if TYPE_CHECKING:
+    from payments_integration.validation.validator import Validator
 
 
 class AttemptKey(str):

@@ -150,7 +150,7 @@ def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def parameters(list_filter: Iterable[Any], given: Iterable[str] = ()) -> set[str]:
-    """Return the query parameters of a list's filters. Those that a project adds are known only if ``given``."""
+    """Return the query parameters of a list's filters. A project's own filters have those of ``given`` that fit."""
     names: set[str] = set()
     for item in list_filter:
         if isinstance(item, str):
@@ -158,7 +158,7 @@ def parameters(list_filter: Iterable[Any], given: Iterable[str] = ()) -> set[str
             names |= {f"{item}__gte", f"{item}__lt"}
             names |= {item, f"{item}__exact", f"{item}__isnull"}.intersection(given)
         elif isinstance(item, tuple | list):
-            # A field with a class, such as those of django-admin-rangefilter.
+            # A field with a class, as with django-admin-rangefilter.
             names |= {name for name in given if name == item[0] or name.startswith(f"{item[0]}__")}
         else:
             names |= item.parameters() if hasattr(item, "parameters") else {str(item.parameter_name)}
