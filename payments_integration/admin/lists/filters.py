@@ -150,7 +150,7 @@ def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def parameters(list_filter: Iterable[Any], given: Iterable[str] = ()) -> set[str]:
-    """Return the query parameters of a list's filters. A project's own filters have those of ``given`` that fit."""
+    """Return the query parameters of a list's filters. Of ``given``, it returns what a project's own filters read."""
     names: set[str] = set()
     for item in list_filter:
         if isinstance(item, str):
