@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import payments_integration
 
 SETUP = """
 import sys
@@ -14,12 +17,14 @@ from django.conf import settings
 
 ADMIN = ["django.contrib.admin", "django.contrib.messages", "django.contrib.sessions"]
 OPTIONAL = ["finance", "receipts", "reports"]
+BACK_OFFICE = ["finance", "backoffice"]
 settings.configure(
     SECRET_KEY="a-key-for-this-test-only",
     INSTALLED_APPS=[
-        *(ADMIN if sys.argv[1] in ("admin", "optional") else []),
+        *(ADMIN if sys.argv[1] != "bare" else []),
         "django.contrib.auth", "django.contrib.contenttypes", "payments_integration",
         *(f"payments_integration.contrib.{name}" for name in OPTIONAL if sys.argv[1] == "optional"),
+        *(f"payments_integration.contrib.{name}" for name in BACK_OFFICE if sys.argv[1] == "backoffice"),
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": {"BASE_URL": "https://provider.example", "API_KEY": "sk_test_x"}}},
@@ -47,10 +52,16 @@ MODULES = (
 )  # fmt: skip
 #: Pages of the admin, imported when one is opened.
 PAGES = (
-    "dashboard.account_page", "dashboard.charts", "dashboard.concerns", "dashboard.money", "dashboard.orders",
-    "dashboard.page", "dashboard.statistics", "dashboard.technical", "flows.bulk_refund", "flows.confirmation",
-    "flows.forms", "flows.notes", "flows.payment_methods", "flows.payout", "flows.refund", "flows.webhook_endpoint",
-    "lists.export", "lists.xlsx",
+    "admin.flows.approvals", "admin.flows.confirmation", "admin.flows.forms", "admin.flows.panels",
+    "admin.flows.payout", "admin.flows.refund", "admin.flows.webhook_endpoint", "admin.technical.account_page",
+    "admin.technical.page", "admin.technical.setup",
+    *(
+        f"contrib.backoffice.admin.{name}"
+        for name in (
+            "attention", "bulk_refund", "cash_book", "export", "notes", "pay_again", "payment_methods",
+            "sections.records", "sections.story", "sections.timeline", "suggestions", "xlsx",
+        )
+    ),
 )  # fmt: skip
 
 
@@ -72,10 +83,19 @@ def test_starting_the_app_imports_no_large_library(variant: str) -> None:
     assert [name for name in sorted(modules) if name.startswith(flows)] == []
 
 
-def test_starting_the_admin_does_not_import_its_pages() -> None:
-    modules = loaded("admin")
-    assert "payments_integration.admin.models.payments" in modules
-    assert not {f"payments_integration.admin.{name}" for name in PAGES} & modules
+@pytest.mark.parametrize(
+    ("variant", "models"),
+    [("admin", "admin.models.payments"), ("backoffice", "contrib.backoffice.admin.model_admins")],
+)
+def test_starting_the_admin_does_not_import_its_pages(variant: str, models: str) -> None:
+    modules = loaded(variant)
+    assert f"payments_integration.{models}" in modules
+    assert not {f"payments_integration.{name}" for name in PAGES} & modules
+
+
+def test_the_pages_that_are_not_imported_exist() -> None:
+    root = Path(payments_integration.__file__).parent
+    assert [name for name in PAGES if not (root / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
 def test_starting_the_optional_apps_does_not_import_their_pages() -> None:
