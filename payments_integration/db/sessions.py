@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from django.db import Error
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration.runtime.logs import get_logger
@@ -24,21 +26,22 @@ def restore_session(connection: BaseDatabaseWrapper) -> None:
     session: Any = connection.connection
     if session is None or vars(connection).get(_SILENT) is session:
         return
-    if connection.vendor == "postgresql":
-        # As Django and psycopg need them.
-        for name, usual in (("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")):
-            found = session.info.parameter_status(name)
-            if not found or found.partition(",")[0] == usual:
-                continue
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
-            _note(connection, name, found, session.info.parameter_status(name))
-    elif connection.vendor == "mysql" and hasattr(session, "character_set_name"):
-        found, usual = session.character_set_name(), connection.settings_dict["OPTIONS"].get("charset", "utf8mb4")
-        if found != usual:
-            with connection.wrap_database_errors:
+    with connection.wrap_database_errors:
+        if connection.vendor == "postgresql":
+            # As Django and psycopg need them.
+            wanted = ("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")
+            for name, usual in wanted:
+                found = session.info.parameter_status(name)
+                if not found or found.partition(",")[0] == usual:
+                    continue
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
+                _note(connection, name, found, session.info.parameter_status(name))
+        elif connection.vendor == "mysql" and hasattr(session, "character_set_name"):
+            found, usual = session.character_set_name(), connection.settings_dict["OPTIONS"].get("charset", "utf8mb4")
+            if found != usual:
                 session.set_character_set(usual)
-            _note(connection, "The encoding", found, session.character_set_name())
+                _note(connection, "The encoding", found, session.character_set_name())
 
 
 def _note(connection: BaseDatabaseWrapper, name: str, found: str, now: str) -> None:
@@ -58,12 +61,14 @@ def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:
     session: Any = connection.connection
     if session is None or connection.in_atomic_block or not connection.autocommit:
         return False
-    match connection.vendor:
-        case "postgresql":
-            return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
-        case "sqlite":
-            return session.in_transaction or getattr(session, "isolation_level", None) is not None
-        case "mysql":
-            # Not every driver has it.
-            return hasattr(session, "get_autocommit") and not session.get_autocommit()
+    # If the project's code has closed it without Django, the next statement raises Django's error.
+    with suppress(Error), connection.wrap_database_errors:
+        match connection.vendor:
+            case "postgresql":
+                return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
+            case "sqlite":
+                return session.in_transaction or getattr(session, "isolation_level", None) is not None
+            case "mysql":
+                # Not every driver has it.
+                return hasattr(session, "get_autocommit") and not session.get_autocommit()
     return False

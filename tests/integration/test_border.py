@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, Error, OperationalError, connection, transaction
 from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
 
@@ -262,6 +262,30 @@ def _raise(error: BaseException) -> Callable[[], None]:
 def _close_the_drivers_connection() -> None:
     raw: Any = connection.connection
     raw.close()
+
+
+def test_a_callback_that_closes_the_drivers_connection_costs_no_other_object_an_attempt() -> None:
+    closed: list[str] = []
+
+    def close() -> None:
+        closed.append("once")
+        _close_the_drivers_connection()
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if not closed:
+            transaction.on_commit(close)
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        with suppress(Error):
+            inbox.dispatch()
+        connection.close()  # as a worker does after a pass that failed
+        assert set(Event.objects.values_list("attempts", flat=True)) == {0}
+        ObjectDispatch.objects.update(claimed_until=None, claim_token="")
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES, events=1)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
 
 
 MISTAKES: dict[str, Callable[[], Any]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -29,7 +30,10 @@ def connection(reported: list[str | None]) -> Any:
     usual = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
     status = mock.Mock(side_effect=lambda name: usual[name] if name in usual else next(zones))
     session = SimpleNamespace(info=SimpleNamespace(parameter_status=status))
-    return SimpleNamespace(vendor="postgresql", connection=session, timezone_name="UTC", cursor=mock.MagicMock())
+    return SimpleNamespace(
+        vendor="postgresql", connection=session, timezone_name="UTC", cursor=mock.MagicMock(),
+        wrap_database_errors=nullcontext(),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("reported", "statements"), [(["UTC"], 0), ([None], 0), (["Asia/Tokyo", "UTC"], 1)])
