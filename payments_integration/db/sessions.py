@@ -17,7 +17,7 @@ _POSTGRES_OPEN = (2, 3)
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:
-    """Set back what a handler or a view left changed: on PostgreSQL time zone, DateStyle and encoding, else encoding.
+    """Set back what a handler or a view left changed: the encoding, and on PostgreSQL the time zone and DateStyle.
 
     PostgreSQL answers times in that zone, and Django takes them for times in its own: a newer event would look older.
     With another encoding PostgreSQL refuses texts, and their events go to quarantine; MariaDB stores them garbled.

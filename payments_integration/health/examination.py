@@ -43,8 +43,8 @@ RUN_ALERT = 3600.0
 #: Seconds. The provider may be down for a while; an outcome that stays unknown for longer needs attention.
 UNKNOWN_ALERT = 3600.0
 ERASURE_ALERT = timedelta(days=1).total_seconds()
-#: If deliveries have arrived before, this number of events without a single delivery is a problem: in a day, or found
-#: by passes of an hour. After an outage of ours one pass finds as many.
+#: If deliveries have arrived before, this number of events without a single delivery is a problem: the events of
+#: a day, or what passes found over an hour. After an outage of ours, one pass finds as many.
 MIN_RECOVERED = 10
 
 #: SQLite accepts at most 500 queries in one statement.
