@@ -209,8 +209,8 @@ class Cause:
 
         made = self.calls.get(call, [])
         if connection.in_atomic_block:
-            # A call that was rolled back and is made again is the same call.
-            # ``transaction.savepoint_rollback()``, and SQL, leave the mark.
+            # A call that was rolled back and is made again is the same call. A rollback by SQL, or by
+            # ``transaction.savepoint_rollback()``, leaves the mark, but not the operation.
             kept = {id(registered[1]) for registered in connection.run_on_commit}
             made = [each for each in made if id(each[0]) in kept and is_recorded(each[1])]
             connection.on_commit(mark)

@@ -146,14 +146,14 @@ def test_a_call_whose_savepoint_is_rolled_back_is_the_same_call_when_made_again(
 
 @pytest.mark.promise(5)
 def test_a_call_that_a_savepoint_without_a_block_rolled_back_is_the_same_call_when_made_again(fake: Fake) -> None:
-    """Django keeps the callbacks that were registered since ``transaction.savepoint()``."""
+    """Django keeps the callbacks that were registered since the savepoint."""
 
     def receive(*, booking_fails: bool) -> None:
-        with transaction.atomic(), dispatching(name=lambda: "evt_1"):
-            savepoint = transaction.savepoint()
+        with transaction.atomic(), dispatching(name=lambda: "evt_1"), connection.cursor() as cursor:
+            cursor.execute("SAVEPOINT booking")
             services.defer(services.create_payout, **PAYOUT)
             if booking_fails:
-                transaction.savepoint_rollback(savepoint)
+                cursor.execute("ROLLBACK TO SAVEPOINT booking")
                 services.defer(services.create_payout, **PAYOUT)
 
     receive(booking_fails=True)
