@@ -13,7 +13,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser import sample_data
 from tests.browser.conftest import Person, Visit
 from tests.browser.test_dashboard import DASHBOARD
-from tests.browser.visitor import HEIGHT, Visitor
+from tests.browser.visitor import HEIGHT, Visitor, resize
 
 WORDS = {
     "en": ("Cash book", "Today Yesterday Past 7 days Past 30 days This month Last month", "Opening balance"),
@@ -42,7 +42,7 @@ def test_it_begins_with_its_period_and_fits_every_screen(
     assert (opening in (visitor.find("#pi-cash-book").text_content() or "")) is filled
     name = f"cash-book-{language}-{'month' if filled else 'empty'}"
     for size in (390, 1366, 1920):
-        visitor.page.set_viewport_size({"width": size, "height": HEIGHT})
+        resize(visitor.page, size, HEIGHT)
         assert width(visitor) <= size
         # A phone shows a day by what is known of it.
         assert (visitor.page.locator(".pi-steps .pi-unknown:visible").count() == 0) is (not filled or size == 390)

@@ -14,7 +14,7 @@ from payments_integration.checkout import status_url
 from payments_integration.models import Payment
 from tests.browser.accessibility import grave
 from tests.browser.conftest import Visit
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, resize
 from tests.factories import checkout as rows
 from tests.unit.checkout.test_actions import ACTIONS, action
 
@@ -57,7 +57,7 @@ def test_every_next_action_is_accessible(visit: Visit, kind: str, dark: bool) ->
     fields = {"status": "succeeded", "amount_received": 10_000} if kind == "paid" else {"next_action": action(kind)}
     _, page = look(visit, rows.payment(expires_at=at, **fields), dark=dark)
     assert grave(page) == []
-    page.set_viewport_size({"width": 320, "height": 640})
+    resize(page, 320, 640)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
@@ -213,7 +213,7 @@ def test_the_link_to_the_receipt_appears_when_the_payment_is_paid(visit: Visit) 
     assert grave(page) == []
     page.emulate_media(color_scheme="dark")
     assert grave(page) == []
-    page.set_viewport_size({"width": 320, "height": 640})
+    resize(page, 320, 640)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     page.get_by_role("link", name="Back to your payment").click()
     expect(page.locator("[data-payments-headline]")).to_have_text("Paid")

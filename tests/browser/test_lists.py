@@ -15,6 +15,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data, sample_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.test_refund import CONFIRM, MAY, digits
+from tests.browser.visitor import resize
 from tests.factories import rows
 
 EXPORT = f"form[action='{address('payment', 'export')}'] button"
@@ -134,7 +135,7 @@ def test_lists_fit_their_page(visit: Visit, person: Person, provider: ProviderSa
     sample_data.month(provider)
     visitor = visit(person("finance"), language=language)
     for width in (390, 1366, 1920):
-        visitor.page.set_viewport_size({"width": width, "height": 860})
+        resize(visitor.page, width, 860)
         for model in ("payment", "payout", "refund", "depositreference", "balance", "operation", "event"):
             visitor.open(address(model, "changelist"))
             page, table, region = visitor.page.evaluate(WIDTHS)

@@ -22,7 +22,7 @@ from tests.browser.conftest import Person, Visit, address
 from tests.browser.test_dashboard import DASHBOARD
 from tests.browser.test_payout import fill
 from tests.browser.test_refund import CONFIRM, REVIEW, fill_destination
-from tests.browser.visitor import HEIGHT, Visitor
+from tests.browser.visitor import HEIGHT, Visitor, resize
 from tests.factories import rows
 
 Scene = dict[str, Any]
@@ -203,7 +203,7 @@ def test_every_page_shows_everything_at_every_width(
     for name, go in PAGES.items():
         go(visitor, scene)
         for width in WIDTHS:
-            visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+            resize(visitor.page, width, HEIGHT)
             measured = visitor.page.evaluate(MEASURE)
             if measured["width"] > width:
                 faults.append(f"{name} is {measured['width']} px wide at {width} px")
@@ -236,7 +236,7 @@ def test_the_overview_of_every_currency_is_short(visit: Visit, person: Person, p
     visitor.press("[aria-labelledby=pi-money] nav a:text-is('PEN')")
     assert visitor.find("#pi-flow-PEN").is_visible()
     assert visitor.find("#pi-flow-CLP").count() == 0
-    visitor.page.set_viewport_size({"width": 390, "height": HEIGHT})
+    resize(visitor.page, 390, HEIGHT)
     assert visitor.page.evaluate("document.documentElement.scrollWidth") == 390
 
 

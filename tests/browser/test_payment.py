@@ -15,6 +15,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data
 from tests.browser.accessibility import grave
 from tests.browser.conftest import Person, Visit, address
+from tests.browser.visitor import resize
 from tests.factories import rows
 
 PAYER = {
@@ -88,7 +89,7 @@ def test_a_payment_in_any_state_fits_and_can_be_read(
     for name, make in STATES.items():
         payment = make()
         for width in (1920, 1366, 390):
-            visitor.page.set_viewport_size({"width": width, "height": 860})
+            resize(visitor.page, width, 860)
             if width == 1920:
                 visitor.open(address("payment", "change", payment))
             visitor.shoot(f"payment-{name}-{of}-{width}-{'dark' if dark else 'light'}")
@@ -124,7 +125,7 @@ def test_the_story_and_the_money_stand_beside_each_other_and_on_a_phone_the_mone
     visit: Visit, person: Person, provider: ProviderSandbox
 ) -> None:
     visitor = visit(person("finance"))
-    visitor.page.set_viewport_size({"width": 1366, "height": 860})
+    resize(visitor.page, 1366, 860)
     visitor.open(address("payment", "change", STATES["refunded-in-part"]()))
     assert visitor.page.title().startswith("CLP\xa015,990 · Ana Soto · Payment")
     assert " ".join(visitor.find(".pi-headline").inner_text().split()).startswith("CLP 15,990 succeeded Ana Soto")
@@ -137,7 +138,7 @@ def test_the_story_and_the_money_stand_beside_each_other_and_on_a_phone_the_mone
     assert box(money)["x"] > box(story)["x"] + box(story)["width"]
     assert abs(box(money)["y"] - box(story)["y"]) < 40
     assert box(payer)["x"] == box(money)["x"]
-    visitor.page.set_viewport_size({"width": 390, "height": 860})
+    resize(visitor.page, 390, 860)
     assert visitor.page.evaluate("() => document.documentElement.scrollWidth") <= 390
     assert box(money)["y"] < box(story)["y"] < box(payer)["y"]
     # The records are one click away.

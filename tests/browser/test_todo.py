@@ -18,7 +18,7 @@ from tests.browser.accessibility import grave
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.desk import Desk
 from tests.browser.test_tasks import FINANCE
-from tests.browser.visitor import HEIGHT, Visitor
+from tests.browser.visitor import HEIGHT, Visitor, resize
 from tests.factories import rows
 
 TODO = "/admin/payments_backoffice/todo/"
@@ -81,14 +81,14 @@ def test_the_page_begins_with_what_there_is_to_do_at_every_width(
         if is_full:
             fill()
         for width in WIDTHS:
-            visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+            resize(visitor.page, width, HEIGHT)
             visitor.open(TODO)
             if is_full:
                 words = shown(visitor)
                 assert FIRST_WORDS[language] in words, words[:300]
             assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
             visitor.shoot(f"todo-{language}-{width}-{'full' if is_full else 'empty'}")
-    visitor.page.set_viewport_size({"width": 390, "height": HEIGHT})
+    resize(visitor.page, 390, HEIGHT)
     for button in ("done", "more"):
         visitor.find(f"[popovertarget$=-{button}]").first.click()
         assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390

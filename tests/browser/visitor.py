@@ -27,6 +27,12 @@ WIDTH, HEIGHT = 1280, 860
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of")
 
 
+def resize(page: Page, width: int, height: int) -> None:
+    """Give the page another size, and wait until it is laid out for it."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 class Visitor:
     """One browser window of one user, used by one test."""
 

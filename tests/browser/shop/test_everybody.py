@@ -12,7 +12,7 @@ from tests.browser.accessibility import grave
 from tests.browser.shop.conftest import Welcome
 from tests.browser.shop.customer import CANCEL, PAY_AGAIN, Customer
 from tests.browser.shop.test_deposits import DETAILS, ask_for_account
-from tests.browser.visitor import HEIGHT, WIDTH
+from tests.browser.visitor import HEIGHT, WIDTH, resize
 
 pytestmark = pytest.mark.urls("example_project.urls")
 
@@ -194,7 +194,7 @@ def test_every_page_passes_the_accessibility_checks(welcome: Welcome) -> None:
     found = []
     for name, go in PAGES.items():
         page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        resize(page, WIDTH, HEIGHT)
         go(customer)
         expect(page.locator("h1")).to_have_count(1)
         expect(page.get_by_role("main")).to_have_count(1)
@@ -204,7 +204,7 @@ def test_every_page_passes_the_accessibility_checks(welcome: Welcome) -> None:
         page.emulate_media(color_scheme="dark")
         found += judged(customer, f"{name}, dark")
         page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": NARROW, "height": HEIGHT})
+        resize(page, NARROW, HEIGHT)
         found += judged(customer, f"{name}, narrow")
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > NARROW:
