@@ -137,9 +137,7 @@ class _OwnTextField(_TextField[_SetT, _GetT]):
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
         value = super().get_db_prep_value(value, connection, prepared)
-        if not isinstance(value, str) or value.isascii():
-            return value
-        return characters.writable(value, connection.alias)
+        return characters.writable(value, connection.alias) if isinstance(value, str) else value
 
 
 # The fields as the models use them: ``status: str = fields.CharField(…)``. Django has no types, and its stubs need a

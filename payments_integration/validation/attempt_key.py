@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class AttemptKey(str):
-    """A key that refuses a call for something else: its payment would not pay the order, or pay another one."""
+    """A key that refuses a payment that would not pay its order, or would pay another one."""
 
     #: The order's account; None: any.
     account: str | None
     merchant_reference: str
-    #: Minor units: the price, and what is left to pay of it. Empty if the order does not know its price.
+    #: The amounts that may be asked for, in minor units: the price, or its unpaid rest. Empty without a price.
     amounts: frozenset[int]
-    #: Its ISO code; empty if the order does not know its price.
+    #: The ISO code of the price's currency; empty without a price.
     currency: str
 
     def check(self, validator: Validator, body: Mapping[str, Any], account: str) -> None:

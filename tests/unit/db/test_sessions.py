@@ -130,7 +130,7 @@ class TestHiddenTransactions:
     @pytest.mark.promise(5)
     def test_a_call_is_not_deferred_into_it(self, fake: Fake) -> None:
         if self.hidden_from_us:
-            pytest.skip("nothing tells of it")
+            pytest.skip("MariaDB's driver does not tell of BEGIN")
         payment = {"amount": 500, "currency": "CLP", "country": "CL", "method_code": "cl_card"}
         with pytest.raises(TransactionRefused, match=r"transaction\.atomic"):
             services.defer(services.create_payment, **payment)  # type: ignore[arg-type]
