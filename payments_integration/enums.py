@@ -172,8 +172,8 @@ VAIN_PAYMENT_STATUSES = frozenset({"failed", "expired", "canceled"})
 ENDED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "chargeback"}) | VAIN_PAYMENT_STATUSES
 OPEN_PAYOUT_STATUSES = frozenset({"created", "processing", "on_hold"})
 OPEN_REFUND_STATUSES = frozenset({"created", "processing"})
-#: Refunds that took no money, or gave it back.
-VOID_REFUND_STATUSES = frozenset({"failed", "canceled", "returned"})
+#: Payouts and refunds that took no money, or gave it back.
+VOID_PAYOUT_STATUSES = VOID_REFUND_STATUSES = frozenset({"failed", "canceled", "returned"})
 #: No money arrived, or the payer already has it back (spec: "Refund succeeded payments").
 NEVER_REFUNDED_STATUSES = VAIN_PAYMENT_STATUSES | {"chargeback"}
 

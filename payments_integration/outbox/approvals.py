@@ -21,7 +21,16 @@ from payments_integration import conf, permissions
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import claiming, ledger, look_ups, operations, recovery, resolution, sending
+from payments_integration.outbox import (
+    claiming,
+    forgotten,
+    ledger,
+    look_ups,
+    operations,
+    recovery,
+    resolution,
+    sending,
+)
 from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.sync import get_client
@@ -74,7 +83,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
-    verdict = look_ups.find_forgotten_attempt(operation)
+    verdict = forgotten.find_result(operation)
     if verdict is not None:
         return _link_instead_of_sending(operation, verdict, who)
     intent = _intent(operation)

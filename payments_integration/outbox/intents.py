@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from django.core.exceptions import ValidationError
 
+from payments_integration import conf
 from payments_integration.models import Mirror, Operation
+from payments_integration.models.operations import operation_id_for
 
 if TYPE_CHECKING:
     from payments_integration.validation.validator import Json
@@ -50,6 +52,17 @@ class Intent:
     actor_id: str = ""
     #: The operation, if it is already recorded: it waits for approval, or its key is free.
     operation_id: str = ""
+
+    @property
+    def new_id(self) -> str:
+        """Its operation's id. A call under the same key after a restored backup has the same one."""
+        return self.operation_id or operation_id_for(conf.fingerprint(self.account), self.idempotency_key)
+
+    @property
+    def merchant_reference(self) -> str:
+        """What the request says; "" if it says nothing, or a new id with each call."""
+        given: str = (self.body or {}).get("merchant_reference") or ""
+        return given or (self.new_id if self.fills_reference and self.idempotency_key else "")
 
 
 class Precondition:

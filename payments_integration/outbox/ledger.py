@@ -294,8 +294,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
     sent_to = conf.fingerprint(intent.account)
     because = cause()
     operation = Operation(
-        # A call under the same key after a restored backup has the same reference: look-ups find what it made before.
-        id=intent.operation_id or operation_id_for(sent_to, intent.idempotency_key),
+        id=intent.new_id,
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,

@@ -7,7 +7,7 @@ else.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -28,9 +28,6 @@ OTHER_PROJECT = (
     "it was not sent: it was recorded under another API key or address, and the provider knows none of the newest "
     "objects under this one"
 )
-#: From this age on, an operation that the ledger takes for unsent is looked up first: after a restored backup it may
-#: have been sent.
-LOOK_AFTER = timedelta(hours=1)
 
 
 def resolve_by_reading(claim: Claim) -> None:
@@ -63,37 +60,6 @@ class Verdict:
     @property
     def is_clear(self) -> bool:
         return self.took_effect or self.result is not None
-
-
-def attempt_may_be_forgotten(operation: Operation) -> bool:
-    """Return True if the operation may have been sent although the ledger takes it for unsent.
-
-    After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid. So does a
-    copy of production with its key. An attempt that the ledger knows needs no such look.
-    """
-    if operation.may_have_run:
-        return False
-    # Our clock may have been set back since.
-    return operations.asked_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
-
-
-def find_forgotten_attempt(operation: Operation) -> Verdict | None:
-    """Look in the mirror and at the provider before a first send. Returns None if nothing speaks against sending it.
-
-    Reads only if ``attempt_may_be_forgotten``, and writes nothing to the operation. Raises what reading raises.
-    """
-    if not attempt_may_be_forgotten(operation):
-        return None
-    finding = operations.of(operation).find_forgotten(get_client(operation.account), operation)
-    if isinstance(finding, operations.Happened):
-        return Verdict(finding.note, took_effect=True)
-    if isinstance(finding, operations.Unclear):
-        return None
-    free = without_operation(operation, finding)
-    if finding.complete and not free:
-        return None
-    verdict = _judged(operation, finding, free, "and may be its result or another one's")
-    return replace(verdict, note=f"it was not sent: {verdict.note}") if verdict.result is None else verdict
 
 
 def find_other_project(operation: Operation) -> Verdict | None:
@@ -138,11 +104,11 @@ def link_result(claim: Claim, verdict: Verdict) -> bool:
 def _read_verdict(operation: Operation) -> Verdict:
     finding = operations.of(operation).look_up(get_client(operation.account), operation)
     if isinstance(finding, operations.Candidates):
-        return _judged(operation, finding, without_operation(operation, finding))
+        return judged(operation, finding, without_operation(operation, finding))
     return Verdict(finding.note, took_effect=isinstance(finding, operations.Happened))
 
 
-def _judged(
+def judged(
     operation: Operation,
     found: operations.Candidates,
     free: list[Any],

@@ -20,7 +20,7 @@ from payments_integration.db.transactions import refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.outbox import claiming, look_ups, operations, outcomes, sending
+from payments_integration.outbox import claiming, forgotten, look_ups, operations, outcomes, sending
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator, is_object_id
 
@@ -92,7 +92,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            verdict = look_ups.find_forgotten_attempt(operation)
+            verdict = forgotten.find_result(operation)
             if verdict is None:
                 latest = sending.latest_answer(get_client(operation.account))
         if verdict is not None:
@@ -278,7 +278,9 @@ def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
 
 def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
     """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
-    return call.creates and look_ups.attempt_may_be_forgotten(operation)
+    if not call.creates or operation.may_have_run:
+        return False
+    return forgotten.needs_look_up(operation) or forgotten.is_mirrored(operation)
 
 
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, note: str) -> Operation:

@@ -16,7 +16,7 @@ from django.db import models
 from django.dispatch import Signal
 
 from payments_integration import inbox, services
-from payments_integration.exceptions import ApprovalRequired
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
 from payments_integration.models import Event, Operation, OperationState, Payment, Payout, Refund, deletion_allowed
 from payments_integration.signals import dispatching, event_received, status_changed
 from payments_integration.testing import ProviderSandbox
@@ -83,17 +83,32 @@ def test_without_a_reference_the_provider_sees_the_same_request(sandbox: Provide
     assert Operation.objects.get().state == OperationState.DONE
 
 
-def test_a_day_later_only_the_reference_finds_it(
+def test_a_day_later_a_person_decides_about_a_payout_of_the_same_reference(
     sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
 ) -> None:
-    """The provider has forgotten the key. The page says to look in the mirror first."""
+    """The provider has forgotten the key."""
     restore = dumped()
     payout = services.create_payout(**KEYED)
     clock.shift(timedelta(hours=25))
     restore()
-    assert Payout.objects.filter(merchant_reference="invoice-17").get() == payout
-    services.create_payout(**KEYED)
-    assert len(sandbox.engine.payouts) == 2
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payout(**KEYED)
+    assert len(sandbox.engine.payouts) == 1
+    assert services.fitting_objects(caught.value.operation) == [payout.pk]
+    services.mark_happened(caught.value.operation, payout.pk, "ana", "the invoice is paid")
+    assert services.create_payout(**KEYED) == payout
+
+
+def test_a_day_later_the_key_alone_finds_it(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
+) -> None:
+    """Without a reference of the caller, the reference follows from the key."""
+    restore = dumped()
+    payout = services.create_payout(**PAYOUT, idempotency_key="invoice-17")
+    clock.shift(timedelta(hours=25))
+    restore()
+    assert services.create_payout(**PAYOUT, idempotency_key="invoice-17") == payout
+    assert len(sandbox.engine.payouts) == 1
 
 
 @pytest.mark.parametrize("hours", [1, 25])

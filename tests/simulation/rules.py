@@ -402,7 +402,7 @@ MUTANTS = (
     ),
     _one(
         "what seems unsent is sent without a look",
-        "outbox/look_ups.py",
+        "outbox/forgotten.py",
         "    if operation.may_have_run:\n        return False\n",
         "    if operation.pk:\n        return False\n",
     ),
@@ -456,15 +456,21 @@ MUTANTS = (
         "    if not may_take and operation.operation != intent.operation:\n",
     ),
     _one(
+        "a job pays again after a restored backup",
+        "outbox/submission.py",
+        "    if known is None and forgotten.is_mirrored(intent):\n",
+        "    if intent is None:\n",
+    ),
+    _one(
         "a person sends without a look what seems unsent",
         "outbox/resolution.py",
-        "            verdict = look_ups.find_forgotten_attempt(operation)\n",
+        "            verdict = forgotten.find_result(operation)\n",
         "            verdict = None\n",
     ),
     _one(
         "an approval sends without a look what seems unsent",
         "outbox/approvals.py",
-        "    verdict = look_ups.find_forgotten_attempt(operation)\n",
+        "    verdict = forgotten.find_result(operation)\n",
         "    verdict = None\n",
     ),
     _one(

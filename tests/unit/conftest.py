@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payments_integration import projection, signals
-from payments_integration.outbox import approvals, look_ups, recovery, resolution, sending, submission
+from payments_integration.outbox import approvals, forgotten, look_ups, recovery, resolution, sending, submission
 from payments_integration.projection import Snapshot
 from payments_integration.services import reads
 from payments_integration.sync import project_keys, reading
@@ -19,7 +19,18 @@ from tests.fake_provider import Fake
 def fake(db: None, woken: list[str], monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The provider of every account. No wake-up runs anything."""
     provider = Fake()
-    for module in (submission, approvals, recovery, look_ups, resolution, project_keys, reading, sending, reads):
+    for module in (
+        submission,
+        approvals,
+        recovery,
+        forgotten,
+        look_ups,
+        resolution,
+        project_keys,
+        reading,
+        sending,
+        reads,
+    ):
         monkeypatch.setattr(module, "get_client", lambda account="default": provider)
     return provider
 

@@ -38,7 +38,13 @@ from payments_integration.contrib.backoffice import comparison
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.dates import from_site, start_of
 from payments_integration.db import statements
-from payments_integration.enums import NEVER_REFUNDED_STATUSES, PaymentStatus, PayoutStatus, RefundStatus
+from payments_integration.enums import (
+    NEVER_REFUNDED_STATUSES,
+    VOID_PAYOUT_STATUSES,
+    PaymentStatus,
+    PayoutStatus,
+    RefundStatus,
+)
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DoublePayment,
@@ -71,9 +77,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCKS = timedelta(days=1)
 #: The number of rows of orders for which one statement reads what people added.
 _CHUNK = 500
-
-#: Payouts that sent nothing, or whose money came back.
-WITHOUT_EFFECT = (PayoutStatus.FAILED, PayoutStatus.RETURNED, PayoutStatus.CANCELED)
 
 
 class Kind(TextChoices):
@@ -327,7 +330,7 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
     rows = Payout.objects.filter(
         ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
         ~Exists(asked_for),
-        ~Exists(later.exclude(pk=OuterRef("pk")).exclude(status__in=WITHOUT_EFFECT)),
+        ~Exists(later.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)),
         ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
         account=asked.account,
         refund=None,

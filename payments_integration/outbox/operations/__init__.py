@@ -9,6 +9,7 @@ from payments_integration.outbox.operations.base import (
     NOT_FOUND as NOT_FOUND,
     Candidates as Candidates,
     Creation as Creation,
+    Finding as Finding,
     Happened as Happened,
     ProviderCall as ProviderCall,
     Unclear as Unclear,

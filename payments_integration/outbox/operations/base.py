@@ -6,7 +6,7 @@ Admin, API, permissions, limits and recovery ask the class: none of them compare
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from types import MappingProxyType
@@ -169,6 +169,10 @@ class ProviderCall:
         """
         return Unclear("a second time does no harm")
 
+    def lost_results(self, asked: Intent | Operation) -> QuerySet[Any] | None:
+        """Return mirrored objects that a lost ledger may have made for the same call. By default it does no harm."""
+        return None
+
     # Optional: what follows. Each returns a further call, which is recorded in the same transaction; by default none.
 
     def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:
@@ -217,11 +221,12 @@ class Creation(ProviderCall):
     def find_forgotten_in_mirror(self, operation: Operation) -> Finding:
         """Also find what another ledger made under its own reference: a late handler may ask for the same again."""
         finding = self.look_up_in_mirror(operation)
-        if (
-            not isinstance(finding, Candidates)
-            or operation.merchant_reference != operation.pk
-            or not asked_late(operation)
-        ):
+        if not isinstance(finding, Candidates):
+            return finding
+        if (lost := self.lost_results(operation)) is not None:
+            older = lost.exclude(pk__in=[item.id for item in finding.items])
+            finding = replace(finding, items=[*finding.items, *older[:MAX_SCANNED]])
+        if operation.merchant_reference != operation.pk or not asked_late(operation):
             return finding
         rows = MIRRORS[self.kind]._default_manager.filter(
             # A shop with handlers that pay out has thousands of known ones.

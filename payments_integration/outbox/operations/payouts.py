@@ -6,15 +6,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import sync
 from payments_integration.client import Answer, Client
-from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Kind
-from payments_integration.models import Balance, Operation
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, VOID_PAYOUT_STATUSES, Kind
+from payments_integration.models import Balance, Operation, Payout
 from payments_integration.money import format_money
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.outbox.operations.base import Cancel, Candidates, Creation, reaches_approval_limit
+from payments_integration.outbox.operations.base import (
+    Cancel,
+    Candidates,
+    Creation,
+    asked_late,
+    reaches_approval_limit,
+)
+from payments_integration.outbox.operations.lost import KEY_IS_KNOWN, not_ours
 
 
 class CreatePayout(Creation):
@@ -37,6 +45,18 @@ class CreatePayout(Creation):
             merchant_reference=operation.merchant_reference, max_wait=sync.WORKER_WAIT, background=True
         )
         return self.candidates(operation, listed)
+
+    def lost_results(self, asked: Intent | Operation) -> QuerySet[Any] | None:
+        if not asked.merchant_reference:
+            return None
+        rows = Payout.objects.filter(merchant_reference=asked.merchant_reference, currency=asked.currency, refund=None)
+        return not_ours(rows.exclude(status__in=VOID_PAYOUT_STATUSES), asked)
+
+    def is_certain(self, operation: Operation, item: Any) -> bool:
+        # Payouts may share a reference of the merchant: an older one may have gone to another person.
+        began = operation.caused_at if asked_late(operation) else operation.created_at
+        is_older = not operation.may_have_run and item.created_at < (began or operation.created_at) - KEY_IS_KNOWN
+        return super().is_certain(operation, item) and (not is_older or operation.merchant_reference == operation.pk)
 
     def fits(self, operation: Operation, item: Any) -> bool:
         # A refund that runs as a payout carries the reference of its payment.

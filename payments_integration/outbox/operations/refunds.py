@@ -14,7 +14,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration import projection, sync
 from payments_integration.client import Answer, Client
 from payments_integration.db.statements import lock_row
-from payments_integration.enums import NEVER_REFUNDED_STATUSES, Kind, MethodFamily, PaymentStatus
+from payments_integration.enums import NEVER_REFUNDED_STATUSES, VOID_REFUND_STATUSES, Kind, MethodFamily, PaymentStatus
 from payments_integration.models import (
     DueRefresh,
     Operation,
@@ -25,6 +25,9 @@ from payments_integration.models import (
 )
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.outbox.operations.base import Candidates, Creation, reaches_approval_limit
+from payments_integration.outbox.operations.lost import IS_OURS, not_ours
+
+_REFUNDS = Refund.objects.filter(account=OuterRef("account"), payment_id=OuterRef("pk"))
 
 
 class CreateRefund(Creation):
@@ -36,7 +39,8 @@ class CreateRefund(Creation):
         "is_marked": Exists(
             DueRefresh.objects.filter(account=OuterRef("account"), object_kind=Kind.PAYMENT, object_id=OuterRef("pk"))
         ),
-        "has_refunds": Exists(Refund.objects.filter(account=OuterRef("account"), payment_id=OuterRef("pk"))),
+        "has_refunds": Exists(_REFUNDS),
+        "has_refunds_of_others": Exists(_REFUNDS.filter(~IS_OURS)),
     }
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
@@ -70,6 +74,14 @@ class CreateRefund(Creation):
 
     def mirrored(self, operation: Operation) -> QuerySet[Refund]:
         return Refund.objects.filter(payment_id=operation.target_id)
+
+    def lost_results(self, asked: Intent | Operation) -> QuerySet[Refund] | None:
+        # A user has seen the refunds of the payment. A full refund is refused if nothing is left.
+        known = isinstance(asked, Intent) and not getattr(asked.target, "has_refunds_of_others", True)
+        if known or asked.actor_id or asked.amount is None:
+            return None
+        rows = Refund.objects.filter(payment_id=asked.target_id).exclude(status__in=VOID_REFUND_STATUSES)
+        return not_ours(rows, asked)
 
     def fits(self, operation: Operation, item: Any) -> bool:
         # Refunds have no merchant reference.

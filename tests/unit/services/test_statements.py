@@ -39,8 +39,8 @@ ASKED: dict[str, tuple[Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]], 
     # The INSERT of an operation that nothing is decided about commits it.
     "create_payment": (lambda mirrored: ((), PAYMENT), Counts(6, 2 + COMMIT), Counts(3, 2 + COMMIT)),
     "create_deposit_reference": (lambda mirrored: ((), DEPOSIT), Counts(6, 2 + COMMIT), Counts(3, 2 + COMMIT)),
-    # The balance.
-    "create_payout": (lambda mirrored: ((), PAYOUT), Counts(7, 4), Counts(4, 4)),
+    # The balance, and payouts of the same reference that no operation made.
+    "create_payout": (lambda mirrored: ((), PAYOUT), Counts(8, 4), Counts(5, 4)),
     # The secret.
     "create_webhook_endpoint": (lambda mirrored: ((), ENDPOINT), Counts(8, 4 + COMMIT), Counts(3, 2 + COMMIT)),
     # The row is read, snapped and locked, and compared with what came: "Which state is newer" in docs/architecture.md.
@@ -107,10 +107,11 @@ def test_earlier_refunds_cost_one_statement_together(fake: Fake, mirrored: Any, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_without_a_key_looks_for_none(fake: Fake, mirrored: Any, name: str) -> None:
-    """A call about an object looks it up together with the object."""
+    """A call about an object looks it up together with the object. Without a key a payout has a new reference."""
     call, most = service(name, mirrored), ASKED[name][1]
     about = bool(ASKED[name][0](mirrored)[0])
-    assert counted(lambda: call(None)).statements == most.statements - (0 if about else 1)
+    less = 2 if name == "create_payout" else 0 if about else 1
+    assert counted(lambda: call(None)).statements == most.statements - less
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,8 +25,8 @@ from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
-from payments_integration.contrib.backoffice.todo import WITHOUT_EFFECT, again_key
-from payments_integration.enums import Kind, PayoutStatus
+from payments_integration.contrib.backoffice.todo import again_key
+from payments_integration.enums import VOID_PAYOUT_STATUSES, Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
 from payments_integration.money import format_amount, format_money
@@ -138,7 +138,7 @@ def _later(payout: Payout) -> Payout | None:
         created_at__gte=payout.created_at,
         refund=None,
     )
-    return rows.exclude(pk=payout.pk).exclude(status__in=WITHOUT_EFFECT).order_by("-created_at", "-pk").first()
+    return rows.exclude(pk=payout.pk).exclude(status__in=VOID_PAYOUT_STATUSES).order_by("-created_at", "-pk").first()
 
 
 class PayAgainForm(PayoutForm):

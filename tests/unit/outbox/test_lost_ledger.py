@@ -1,0 +1,145 @@
+"""A job makes its calls again after a restored backup, when the provider has forgotten their keys."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from payments_integration import projection, services
+from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.models import Operation, OperationState, Payment, Payout, Refund, deletion_allowed
+from payments_integration.signals import dispatching
+from tests.fake_provider import PAYOUT, Fake, only_operation, payment, payout, refund
+
+pytestmark = [pytest.mark.case(124), pytest.mark.promise(5)]
+
+INVOICE = {**PAYOUT, "merchant_reference": "invoice-7", "idempotency_key": "invoice-7"}
+LONG_AGO = timedelta(days=3)
+
+
+def made_before(fake: Fake, mirrored: Any, *, age: timedelta = LONG_AGO, **fields: Any) -> Payout:
+    """A payout that the restored ledger does not know, as reconciliation has mirrored it."""
+    fields = {"merchant_reference": "invoice-7", "created_at": timezone.now() - age, **fields}
+    row = mirrored(payout(**fields), known=True)
+    assert isinstance(row, Payout)
+    return row
+
+
+def test_a_person_decides_before_a_payout_is_made_again(fake: Fake, mirrored: Any, attention: list[str]) -> None:
+    row = made_before(fake, mirrored)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**INVOICE)
+    operation = only_operation()
+    assert operation.state == OperationState.NEEDS_PERSON
+    assert f"it was not sent: {row.pk} fits it" in operation.note
+    assert fake.calls == []
+    assert attention == ["operation_needs_resolution"]
+    assert services.fitting_objects(operation) == [row.pk]
+    assert {"mark_happened", "mark_others", "retry"} <= services.possible_resolutions(operation)
+    services.mark_happened(operation, row.pk, "ana", "the invoice is paid")
+    assert services.create_payout(**INVOICE).pk == row.pk
+    assert fake.calls == []
+
+
+def test_it_is_sent_when_a_person_says_that_the_other_is_another_one(fake: Fake, mirrored: Any) -> None:
+    row = made_before(fake, mirrored)
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**INVOICE)
+    with pytest.raises(ValidationError, match="These are others"):
+        services.retry(only_operation(), "ana")
+    services.mark_others(only_operation(), [row.pk], "ana", "it went to somebody else")
+    assert services.retry(only_operation(), "ana").state == OperationState.DONE
+    assert len(fake.calls) == 1
+
+
+def test_it_is_linked_if_its_key_is_its_reference(fake: Fake, mirrored: Any) -> None:
+    call = {**PAYOUT, "idempotency_key": "invoice-7"}
+    first = services.create_payout(**call)
+    reference = first.merchant_reference
+    with deletion_allowed():
+        Operation.objects.all().delete()
+    Payout.objects.update(created_at=timezone.now() - LONG_AGO)
+    assert services.create_payout(**call).pk == first.pk
+    assert only_operation().merchant_reference == reference
+    assert len(fake.calls) == 1
+
+
+def test_a_deferred_payout_waits_as_well(fake: Fake, mirrored: Any) -> None:
+    made_before(fake, mirrored)
+    with dispatching():
+        services.defer(services.create_payout, **INVOICE)
+    assert services.resume_operations() == {"needs_person": 1}
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"age": timedelta(hours=22)},  # the provider knows its key
+        {"age": timedelta(days=60)},
+        {"amount": 4_999},
+        {"currency": "USD"},
+        {"merchant_reference": "invoice-8"},
+        {"status": "failed"},
+        {"status": "returned"},
+        {"refund_id": "re_1"},
+    ],
+    ids=str,
+)
+def test_other_payouts_do_not_count(fake: Fake, mirrored: Any, fields: dict[str, Any]) -> None:
+    made_before(fake, mirrored, **fields)
+    services.create_payout(**INVOICE)
+    assert len(fake.calls) == 1
+
+
+def test_a_payout_of_an_operation_does_not_count(fake: Fake) -> None:
+    """The same amount for the same reference, each week."""
+    for week in range(3):
+        services.create_payout(**{**INVOICE, "idempotency_key": f"week-{week}"})
+        Payout.objects.update(created_at=timezone.now() - timedelta(days=7))
+    assert len(fake.calls) == 3
+
+
+def test_a_payout_from_before_the_installation_does_not_count(
+    fake: Fake, mirrored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_before(fake, mirrored)
+    monkeypatch.setattr(projection, "dispatch_begins_at", lambda account: timezone.now() - timedelta(days=2))
+    services.create_payout(**INVOICE)
+    assert len(fake.calls) == 1
+
+
+class TestRefunds:
+    @pytest.fixture
+    def paid(self, mirrored: Any) -> Payment:
+        row = mirrored(payment(status="succeeded", amount_received=10_000))
+        assert isinstance(row, Payment)
+        return row
+
+    @pytest.fixture
+    def earlier(self, fake: Fake, mirrored: Any, paid: Payment) -> Refund:
+        row = mirrored(refund(payment_id=paid.pk, amount=1_000, created_at=timezone.now() - LONG_AGO), known=True)
+        assert isinstance(row, Refund)
+        return row
+
+    def test_a_person_decides_before_a_refund_is_made_again(self, fake: Fake, paid: Payment, earlier: Refund) -> None:
+        with pytest.raises(OutcomeUnknown):
+            services.create_refund(paid, amount=1_000, idempotency_key="line-1")
+        assert only_operation().state == OperationState.NEEDS_PERSON
+        assert services.fitting_objects(only_operation()) == [earlier.pk]
+        assert fake.calls == []
+
+    def test_a_user_has_seen_the_earlier_refund(self, fake: Fake, paid: Payment, earlier: Refund) -> None:
+        boss = User(pk=1, username="ana", is_superuser=True, is_active=True, is_staff=True)
+        services.create_refund(paid, amount=1_000, actor=boss)
+        assert len(fake.calls) == 1
+
+    def test_a_refund_of_another_amount_is_made(self, fake: Fake, paid: Payment, earlier: Refund) -> None:
+        services.create_refund(paid, amount=999, idempotency_key="line-1")
+        assert len(fake.calls) == 1
