@@ -23,11 +23,11 @@ from payments_integration.db.transactions import ledger_database, refuse_transac
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import (
     claiming,
-    forgotten,
     ledger,
     look_ups,
     operations,
     recovery,
+    repeats,
     resolution,
     sending,
 )
@@ -83,7 +83,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
-    verdict = forgotten.find_result(operation)
+    verdict = repeats.find_result(operation)
     if verdict is not None:
         return _link_instead_of_sending(operation, verdict, who)
     intent = _intent(operation)

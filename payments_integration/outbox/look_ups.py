@@ -13,9 +13,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import conf, sync, wakeup
+from payments_integration import wakeup
 from payments_integration.db.claims import ClaimLost
-from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
 from payments_integration.outbox import claiming, operations, outcomes
@@ -24,10 +23,6 @@ from payments_integration.sync import get_client
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
-OTHER_PROJECT = (
-    "it was not sent: it was recorded under another API key or address, and the provider knows none of the newest "
-    "objects under this one"
-)
 
 
 def resolve_by_reading(claim: Claim) -> None:
@@ -60,29 +55,6 @@ class Verdict:
     @property
     def is_clear(self) -> bool:
         return self.took_effect or self.result is not None
-
-
-def find_other_project(operation: Operation) -> Verdict | None:
-    """Return a verdict if the money would leave another project than the operation was recorded for.
-
-    A copy of production, loaded where another API key is configured, has payouts that were not sent yet. The objects
-    of earlier operations decide, because the mirror may be mixed by now; without one, the mirrored objects do. An
-    account without objects proves nothing: its first key may have been wrong. Raises what reading raises.
-    """
-    account = operation.account
-    if operation.may_have_run or not operations.of(operation).sends_money_out:
-        return None
-    if operation.sent_to in ("", conf.fingerprint(account)):
-        return None
-    earlier = Operation.objects.filter(
-        account=account,
-        state=OperationState.DONE,
-        result_kind__in=(Kind.PAYMENT, Kind.PAYOUT, Kind.REFUND),
-        created_at__lt=operation.created_at,
-    )
-    results = earlier.order_by("-created_at", "-pk").values_list("result_kind", "result_id")
-    objects = list(results[: sync.COMPARED]) or sync.newest_objects(account, with_gone=True)
-    return Verdict(OTHER_PROJECT) if objects and not sync.is_any_known(account, objects) else None
 
 
 def write_verdict(claim: Claim, verdict: Verdict) -> None:

@@ -21,7 +21,7 @@ from payments_integration.db.claims import ClaimLost, expired
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import claiming, forgotten, ledger, look_ups, outcomes, sending
+from payments_integration.outbox import claiming, ledger, look_ups, outcomes, repeats, sending
 from payments_integration.outbox.claiming import Claim
 from payments_integration.outbox.intents import Precondition
 from payments_integration.runtime import stopping
@@ -120,11 +120,11 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     """Claim and send the operation. Returns False if another worker was faster.
 
     It is looked up instead if the provider may have forgotten its key, and looked up first if the ledger may have
-    forgotten an attempt. A person decides about a payout that was recorded for another project.
+    forgotten an attempt. A person decides about an obstacle (``repeats``).
     """
     latest = None
     try:
-        verdict = look_ups.find_other_project(operation) or forgotten.find_result(operation)
+        verdict = repeats.find_obstacle(operation)
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(get_client(operation.account))
     except (ProviderError, NoAnswer, PagingError) as error:
@@ -152,7 +152,7 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable
     is_same_place = operation.sent_to == conf.fingerprint(operation.account)
     if is_same_call and is_same_place and sending.is_key_known(operation):
         return ledger.Reopenable(operation, key_is_known=True)
-    verdict = forgotten.find_result(operation)
+    verdict = repeats.find_result(operation)
     if verdict is None:
         return ledger.Reopenable(operation, key_is_known=False)
     claim = claiming.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None

@@ -20,7 +20,7 @@ from payments_integration.db.transactions import refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.outbox import claiming, forgotten, look_ups, operations, outcomes, sending
+from payments_integration.outbox import claiming, look_ups, operations, outcomes, repeats, sending
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator, is_object_id
 
@@ -92,7 +92,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            verdict = forgotten.find_result(operation)
+            verdict = repeats.find_result(operation)
             if verdict is None:
                 latest = sending.latest_answer(get_client(operation.account))
         if verdict is not None:
@@ -280,7 +280,7 @@ def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> 
     """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
     if not call.creates or operation.may_have_run:
         return False
-    return forgotten.needs_look_up(operation) or forgotten.is_mirrored(operation)
+    return repeats.needs_look_up(operation) or repeats.has_lost_result(operation)
 
 
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, note: str) -> Operation:

@@ -16,7 +16,7 @@ from django.db.models import F
 from payments_integration import tasks
 from payments_integration.exceptions import KeyReplaced
 from payments_integration.models import Event, EventState, Operation, OperationState
-from payments_integration.outbox import forgotten
+from payments_integration.outbox import repeats
 from tests.factories.receivers.models import ReceiverCall
 from tests.simulation import draining, running
 from tests.simulation.clock import START
@@ -184,7 +184,7 @@ def test_what_waited_in_a_backup_and_was_sent_since_is_made_once(monkeypatch: py
     finished: list[World] = []
     monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
     if not looks:
-        monkeypatch.setattr(forgotten, "find_result", lambda operation: None)
+        monkeypatch.setattr(repeats, "find_result", lambda operation: None)
     begun = schedule(sold=1)
     world = begun._world
     world.plan.add([Fault("send", "refuse", method="POST")])

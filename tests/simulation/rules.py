@@ -402,7 +402,7 @@ MUTANTS = (
     ),
     _one(
         "what seems unsent is sent without a look",
-        "outbox/forgotten.py",
+        "outbox/repeats.py",
         "    if operation.may_have_run:\n        return False\n",
         "    if operation.pk:\n        return False\n",
     ),
@@ -458,19 +458,19 @@ MUTANTS = (
     _one(
         "a job pays again after a restored backup",
         "outbox/submission.py",
-        "    if known is None and forgotten.is_mirrored(intent):\n",
+        "    if known is None and repeats.may_be_one(intent):\n",
         "    if intent is None:\n",
     ),
     _one(
         "a person sends without a look what seems unsent",
         "outbox/resolution.py",
-        "            verdict = forgotten.find_result(operation)\n",
+        "            verdict = repeats.find_result(operation)\n",
         "            verdict = None\n",
     ),
     _one(
         "an approval sends without a look what seems unsent",
         "outbox/approvals.py",
-        "    verdict = forgotten.find_result(operation)\n",
+        "    verdict = repeats.find_result(operation)\n",
         "    verdict = None\n",
     ),
     _one(

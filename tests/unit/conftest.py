@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payments_integration import projection, signals
-from payments_integration.outbox import approvals, forgotten, look_ups, recovery, resolution, sending, submission
+from payments_integration.outbox import approvals, look_ups, recovery, repeats, resolution, sending, submission
 from payments_integration.projection import Snapshot
 from payments_integration.services import reads
 from payments_integration.sync import project_keys, reading
@@ -23,7 +23,7 @@ def fake(db: None, woken: list[str], monkeypatch: pytest.MonkeyPatch) -> Fake:
         submission,
         approvals,
         recovery,
-        forgotten,
+        repeats,
         look_ups,
         resolution,
         project_keys,

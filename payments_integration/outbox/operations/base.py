@@ -173,6 +173,10 @@ class ProviderCall:
         """Return mirrored objects that a lost ledger may have made for the same call. By default it does no harm."""
         return None
 
+    def same_by_user(self, asked: Intent | Operation) -> QuerySet[Operation] | None:
+        """Return recent operations with which a user asked for what a program asks for. By default a program may."""
+        return None
+
     # Optional: what follows. Each returns a further call, which is recorded in the same transaction; by default none.
 
     def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import sync
 from payments_integration.client import Answer, Client
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, VOID_PAYOUT_STATUSES, Kind
-from payments_integration.models import Balance, Operation, Payout
+from payments_integration.models import Balance, Operation, OperationState, Payout
 from payments_integration.money import format_money
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.outbox.operations.base import (
@@ -23,6 +25,9 @@ from payments_integration.outbox.operations.base import (
     reaches_approval_limit,
 )
 from payments_integration.outbox.operations.lost import KEY_IS_KNOWN, not_ours
+
+#: If a user has asked for the same payout so recently, a job that asks for it may not know.
+SAME_WITHIN = timedelta(days=1)
 
 
 class CreatePayout(Creation):
@@ -51,6 +56,20 @@ class CreatePayout(Creation):
             return None
         rows = Payout.objects.filter(merchant_reference=asked.merchant_reference, currency=asked.currency, refund=None)
         return not_ours(rows.exclude(status__in=VOID_PAYOUT_STATUSES), asked)
+
+    def same_by_user(self, asked: Intent | Operation) -> QuerySet[Operation] | None:
+        if asked.actor_id or not asked.merchant_reference:
+            return None
+        same = Operation.objects.filter(
+            ~Exists(Payout.objects.filter(pk=OuterRef("result_id"), status__in=VOID_PAYOUT_STATUSES)),
+            account=asked.account,
+            operation=self.name,
+            merchant_reference=asked.merchant_reference,
+            amount=asked.amount,
+            currency=asked.currency,
+            created_at__gte=timezone.now() - SAME_WITHIN,
+        )
+        return same.exclude(actor_id="").exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))
 
     def is_certain(self, operation: Operation, item: Any) -> bool:
         # Payouts may share a reference of the merchant: an older one may have gone to another person.

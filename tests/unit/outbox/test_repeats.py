@@ -1,4 +1,4 @@
-"""A job makes its calls again after a restored backup, when the provider has forgotten their keys."""
+"""A job asks for what was paid: after a restored backup, when the provider has forgotten the key, or after a user."""
 
 from __future__ import annotations
 
@@ -143,3 +143,57 @@ class TestRefunds:
     def test_a_refund_of_another_amount_is_made(self, fake: Fake, paid: Payment, earlier: Refund) -> None:
         services.create_refund(paid, amount=999, idempotency_key="line-1")
         assert len(fake.calls) == 1
+
+
+class TestAUserWasFaster:
+    """Staff press "Pay again", and a job that has seen the failure pays again with a key of its own."""
+
+    @pytest.fixture
+    def boss(self, db: None) -> User:
+        return User.objects.create(username="ana", is_superuser=True, is_staff=True)
+
+    def test_a_person_decides_about_the_payout_of_the_job(self, fake: Fake, boss: User, attention: list[str]) -> None:
+        made = services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**INVOICE)
+        operation = Operation.objects.exclude(result_id=made.pk).get()
+        assert operation.state == OperationState.NEEDS_PERSON
+        assert "it was not sent: ana has asked for the same (op_" in operation.note
+        assert attention == ["operation_needs_resolution"]
+        assert len(fake.calls) == 1
+        assert {"retry", "mark_never_happened"} == services.possible_resolutions(operation)
+        assert services.retry(operation, boss).state == OperationState.DONE
+        assert len(fake.calls) == 2
+
+    def test_so_does_one_that_the_job_defers(self, fake: Fake, boss: User) -> None:
+        services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
+        with dispatching():
+            services.defer(services.create_payout, **INVOICE)
+        assert services.resume_operations() == {"needs_person": 1}
+        assert len(fake.calls) == 1
+
+    @pytest.mark.parametrize("other", [{"amount": 4_999}, {"merchant_reference": "invoice-8"}], ids=str)
+    def test_another_payout_is_made(self, fake: Fake, boss: User, other: dict[str, Any]) -> None:
+        services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
+        services.create_payout(**{**INVOICE, **other})
+        assert len(fake.calls) == 2
+
+    def test_it_is_made_if_the_payout_of_the_user_failed(self, fake: Fake, boss: User) -> None:
+        services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
+        Payout.objects.update(status="returned")
+        services.create_payout(**INVOICE)
+        assert len(fake.calls) == 2
+
+    def test_it_is_made_a_day_later(self, fake: Fake, boss: User) -> None:
+        services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
+        Operation.objects.update(created_at=timezone.now() - timedelta(hours=25))
+        services.create_payout(**INVOICE)
+        assert len(fake.calls) == 2
+
+    def test_jobs_and_users_repeat_what_they_did_themselves(self, fake: Fake, boss: User) -> None:
+        """Such as two payouts of a batch with one reference."""
+        for key in "ab":
+            services.create_payout(**{**INVOICE, "idempotency_key": key})
+        services.create_payout(**{**INVOICE, "idempotency_key": "c"}, actor=boss)
+        services.create_payout(**{**INVOICE, "idempotency_key": "d"}, actor=boss)
+        assert len(fake.calls) == 4
