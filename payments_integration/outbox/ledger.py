@@ -338,9 +338,13 @@ def digest_of(body: bytes) -> str:
 def _same(operation: Operation, intent: Intent) -> Operation:
     may_take = operation.has_free_key and operation.operation == intent.operation
     if not may_take and not is_same_call(operation, intent):
+        known, asked = operation.arguments, intent.arguments
+        other = sorted(name for name in {*known, *asked} if known.get(name) != asked.get(name))
+        # After an erasure it has no arguments.
+        names = f" with another {', '.join(other)}" if known and operation.operation == intent.operation else ""
         raise IdempotencyMismatch(
             f"this idempotency key belongs to a different call, operation {operation.pk} "
-            f"({operation.operation}); nothing was sent"
+            f"({operation.operation}){names}; nothing was sent"
         )
     return operation
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core import checks
-from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
+from django.core.exceptions import FieldDoesNotExist, FieldError, ImproperlyConfigured, ValidationError
 from django.db import models
 from django.db.models import F
 from django.db.models.query import ModelIterable
@@ -244,6 +244,9 @@ class Payable(models.Model):
         super().refresh_from_db(*args, **kwargs)
 
     def _key(self) -> Key:
+        if not self.merchant_reference_field:
+            name = type(self).__name__
+            raise ImproperlyConfigured(f'Name a field of {name}, such as merchant_reference_field = "number".')
         value = getattr(self, self.merchant_reference_field)
         reference = "" if value is None else str(value)
         return (self._account(), reference)

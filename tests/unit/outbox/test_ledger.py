@@ -167,7 +167,8 @@ def test_the_order_of_keys_in_a_dict_is_not_compared(fake: Fake) -> None:
 )
 def test_the_same_key_with_other_arguments_is_a_mismatch(fake: Fake, change: dict[str, Any]) -> None:
     services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
-    with pytest.raises(IdempotencyMismatch):
+    (name,) = change
+    with pytest.raises(IdempotencyMismatch, match=rf"operation op_\w+ \(create_payment\) with another {name};"):
         services.create_payment(**{**PAYMENT, "payer": PAYER, **change}, idempotency_key="k1")
     assert len(fake.calls) == 1
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
 from django.template import Context, Template
 from django.test import override_settings
@@ -180,6 +181,12 @@ def test_a_uuid_matches_only_its_plain_form() -> None:
     assert Customer.objects.of(paid(merchant_reference=str(customer.code))) == customer
     assert Customer.objects.of(paid(merchant_reference=customer.code.hex)) is None
     assert Customer.objects.of(paid(merchant_reference=str(uuid.uuid4()))) is None
+
+
+def test_a_model_without_a_reference_field_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Order, "merchant_reference_field", "")
+    with pytest.raises(ImproperlyConfigured, match="Name a field of Order, such as merchant_reference_field"):
+        Order().attempt_key()
 
 
 def test_a_payment_with_two_matching_rows_is_an_error(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
