@@ -16,7 +16,6 @@ from payments_integration import conf, permissions, sync
 from payments_integration.enums import Kind
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import look_ups, operations
-from payments_integration.outbox.intents import Intent
 from payments_integration.outbox.look_ups import Verdict
 from payments_integration.sync import get_client
 
@@ -26,14 +25,6 @@ OTHER_PROJECT = (
 )
 #: From this age on, an operation that the ledger takes for unsent is looked up first.
 LOOK_AFTER = timedelta(hours=1)
-
-
-def may_be_one(intent: Intent) -> bool:
-    """Return True if a lost ledger may have made the same call, or a user has. Takes at most one statement."""
-    call = operations.CALLS[intent.operation]
-    found = [rows for rows in (call.lost_results(intent), call.same_by_user(intent)) if rows is not None]
-    ids = [rows.order_by().values_list("pk") for rows in found]
-    return bool(ids and ids[0].union(*ids[1:], all=True)[:1])
 
 
 def find_obstacle(operation: Operation) -> Verdict | None:

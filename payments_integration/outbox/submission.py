@@ -27,7 +27,7 @@ from payments_integration.exceptions import (
     RateLimited,
 )
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, recovery, repeats, sending
+from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.runtime.logs import get_logger
@@ -56,9 +56,11 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
             known = ledger.find(intent) or known  # raises if it was executed for other arguments
             check.note_committed(known)
             return ledger.outcome_of(known)
-    if known is None and repeats.may_be_one(intent):
+    call = operations.CALLS[intent.operation]
+    if known is None and call.may_be_a_repeat(intent):
+        # A worker looks before it sends (``repeats``).
         return ledger.outcome_of(submit_later(intent, check))
-    precondition = operations.CALLS[intent.operation].precondition(intent)
+    precondition = call.precondition(intent)
     operation, is_new = _recorded(
         intent, precondition, client=client, may_read=True, reopenable=reopenable, check=check
     )

@@ -169,6 +169,10 @@ class ProviderCall:
         """
         return Unclear("a second time does no harm")
 
+    def may_be_a_repeat(self, intent: Intent) -> bool:
+        """Return True if ``lost_results`` or ``same_by_user`` has any: a worker's look decides. By default False."""
+        return False
+
     def lost_results(self, asked: Intent | Operation) -> QuerySet[Any] | None:
         """Return mirrored objects that a lost ledger may have made for the same call. By default it does no harm."""
         return None

@@ -51,6 +51,11 @@ class CreatePayout(Creation):
         )
         return self.candidates(operation, listed)
 
+    def may_be_a_repeat(self, intent: Intent) -> bool:
+        found = [rows for rows in (self.lost_results(intent), self.same_by_user(intent)) if rows is not None]
+        ids = [rows.order_by().values_list("pk") for rows in found]
+        return bool(ids and ids[0].union(*ids[1:], all=True)[:1])
+
     def lost_results(self, asked: Intent | Operation) -> QuerySet[Any] | None:
         if not asked.merchant_reference:
             return None

@@ -75,10 +75,15 @@ class CreateRefund(Creation):
     def mirrored(self, operation: Operation) -> QuerySet[Refund]:
         return Refund.objects.filter(payment_id=operation.target_id)
 
+    def may_be_a_repeat(self, intent: Intent) -> bool:
+        if not getattr(intent.target, "has_refunds_of_others", True):
+            return False
+        lost = self.lost_results(intent)
+        return lost is not None and lost.exists()
+
     def lost_results(self, asked: Intent | Operation) -> QuerySet[Refund] | None:
         # A user has seen the refunds of the payment. A full refund is refused if nothing is left.
-        known = isinstance(asked, Intent) and not getattr(asked.target, "has_refunds_of_others", True)
-        if known or asked.actor_id or asked.amount is None:
+        if asked.actor_id or asked.amount is None:
             return None
         rows = Refund.objects.filter(payment_id=asked.target_id).exclude(status__in=VOID_REFUND_STATUSES)
         return not_ours(rows, asked)
