@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from example_project.shop.models import Order, Product
 from payments_integration import reconciliation
 from payments_integration.contrib.backoffice import handling, todo
-from payments_integration.contrib.backoffice.todo import Kind, Thing
+from payments_integration.contrib.backoffice.todo import Kind, Thing, mirrored, orders
 from payments_integration.models import OperationState, Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
@@ -305,8 +305,9 @@ def test_the_oldest_come_first_and_other_accounts_have_their_own() -> None:
 
 
 def test_what_is_over_does_not_hide_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(todo, "SHOWN", 2)
-    monkeypatch.setattr(todo, "_CHUNK", 2)
+    for module in (todo, mirrored, orders):
+        monkeypatch.setattr(module, "SHOWN", 2)
+    monkeypatch.setattr(orders, "_CHUNK", 2)
     for number in range(5):
         became(rows.payment(pk=f"pay_held_{number}"), "on_hold", ago(days=9 - number))
         ordered(f"ORD-{number}")

@@ -1,0 +1,240 @@
+"""Find the rows of the to-do list about payments, payouts, refunds and operations: one statement finds all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from django.db import router
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    Exists,
+    F,
+    IntegerField,
+    JSONField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Concat, NullIf
+from django.utils import timezone
+
+from payments_integration.contrib.backoffice.models import Todo
+from payments_integration.contrib.backoffice.todo.rows import (
+    CHARGEBACK_DAYS,
+    FAILED_DAYS,
+    OF_OPERATIONS,
+    SHOWN,
+    Asked,
+    Found,
+    Kind,
+    View,
+)
+from payments_integration.db import statements
+from payments_integration.enums import (
+    NEVER_REFUNDED_STATUSES,
+    VOID_PAYOUT_STATUSES,
+    PaymentStatus,
+    PayoutStatus,
+    RefundStatus,
+)
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    DoublePayment,
+    Operation,
+    OperationState,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+)
+from payments_integration.models.mirrors import open_refund_operations
+
+#: The number of attempts to pay again that the list looks for. All but the last are refused (``pay_again.attempt``).
+_ATTEMPTS = 9
+#: The most orders reported as paid twice that are examined.
+_DOUBLES = 1_000
+#: A margin, because times of the provider's clock are compared with times of ours.
+_CLOCKS = timedelta(days=1)
+
+
+def mirrored_rows(asked: Asked) -> list[Found]:
+    parts = [
+        part for kind, make in _PARTS.items() if kind in asked.kinds for part in [_shown(kind, make(asked), asked)]
+    ]
+    using = router.db_for_write(Payment)
+    # This is the only statement of the page that reads the big tables.
+    return [Found(*row) for row in statements.union_of(parts, using=using, convert=True)]
+
+
+# Things about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
+
+
+def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
+    """Return the oldest rows of a part that belong to the view, with what people added."""
+    key = "merchant_reference" if kind == Kind.PAID_TWICE else "pk"
+    marks = Todo.objects.filter(
+        account=OuterRef("account"), kind=kind.value, thing=OuterRef(key), since__gte=OuterRef("began")
+    )
+    if kind == Kind.PAID_TWICE:
+        pass  # _marked filters these, because their time is known only with their payments
+    elif asked.thing is not None:
+        rows = rows.filter(pk=asked.thing)
+    else:
+        rows = rows.filter(~Exists(marks.filter(_is_over(asked))))
+        if needed := _is_needed(asked):
+            rows = rows.filter(Exists(marks.filter(needed)))
+    newest = marks.order_by("-since")
+    columns = {name: Subquery(newest.values(name)[:1]) for name in ("assignee", "assignee_name", "snoozed_until")}
+    rows = rows.annotate(
+        row_kind=Value(kind.value, CharField()), **{f"mark_{name}": each for name, each in columns.items()}
+    )
+    return rows.order_by("began", "pk").values_list(
+        "row_kind", key, "began", "row_status", "amount", "currency", "row_reference", "row_person", "row_reason",
+        "row_erased", "row_about", "row_actor", "mark_assignee", "mark_assignee_name", "mark_snoozed_until",
+    )[: _DOUBLES if kind == Kind.PAID_TWICE else SHOWN + 1]  # fmt: skip
+
+
+def _is_over(asked: Asked) -> Q:
+    """Return the condition for things that are done, or are snoozed and so not shown."""
+    done = Q(done_at__isnull=False)
+    return done if asked.view == View.SNOOZED else done | Q(snoozed_until__gt=timezone.now())
+
+
+def _is_needed(asked: Asked) -> Q | None:
+    if asked.view == View.MINE:
+        return Q(assignee=asked.user_id)
+    return Q(snoozed_until__gt=timezone.now()) if asked.view == View.SNOOZED else None
+
+
+def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **columns: Any) -> QuerySet[Any]:
+    """Return rows with one of these statuses. The status may have begun long after the creation.
+
+    A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows.
+    """
+    changes = StatusChange.objects.filter(
+        account=OuterRef("account"), object_kind=rows.model.kind, object_id=OuterRef("pk"), status=OuterRef("status")
+    )
+    began = Coalesce(Subquery(changes.order_by("-at").values("at")[:1]), F("created_at"))
+    rows = rows.filter(status__in=status, gone_at=None).annotate(began=began)
+    if days:
+        after = timezone.now() - timedelta(days=days)
+        rows = rows.filter(synced_at__gte=after - _CLOCKS, began__gte=after)
+    erased = Case(When(erased_at=None, then=Value(0)), default=Value(1), output_field=IntegerField())
+    found: QuerySet[Any] = rows.annotate(
+        row_status=F("status"), row_erased=erased, row_actor=Value("", CharField()), **columns
+    )
+    return found
+
+
+def _text(name: str) -> Coalesce:
+    return Coalesce(F(name), Value(""), output_field=CharField())
+
+
+def _payments(asked: Asked, status: PaymentStatus, days: int = 0) -> QuerySet[Any]:
+    return _mirrored(
+        Payment.objects.filter(account=asked.account), [status.value], days=days,
+        row_reference=_text("merchant_reference"), row_person=F("payer"), row_reason=_text("failure_reason"),
+        row_about=Value("", CharField()),
+    )  # fmt: skip
+
+
+def _payouts(asked: Asked) -> QuerySet[Any]:
+    """Return payouts that did not arrive and were not paid again. Payouts that execute a refund show as the refund."""
+    of_account = {"account": OuterRef("account")}
+    keys = [Concat(*map(_literal, again_key("\0", number).partition("\0"))) for number in range(1, _ATTEMPTS + 1)]
+    again = Operation.objects.filter(**of_account, idempotency_key__in=keys)
+    # An empty reference must not match, because many payouts have none.
+    same = {**of_account, "merchant_reference": NullIf(OuterRef("merchant_reference"), Value(""))}
+    asked_for = Operation.objects.filter(**same, operation="create_payout", state__in=OPEN_OPERATION_STATES)
+    later = Payout.objects.filter(**same, created_at__gte=OuterRef("created_at"), refund=None)
+    rows = Payout.objects.filter(
+        ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
+        ~Exists(asked_for),
+        ~Exists(later.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)),
+        ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
+        account=asked.account,
+        refund=None,
+    )
+    return _mirrored(
+        rows, (PayoutStatus.FAILED.value, PayoutStatus.RETURNED.value), days=FAILED_DAYS,
+        row_reference=_text("merchant_reference"), row_person=F("destination"), row_reason=_text("failure_reason"),
+        row_about=Value("", CharField()),
+    )  # fmt: skip
+
+
+def again_key(payout_id: str, number: int) -> str:
+    """Return the idempotency key with which a payout is paid again for the n-th time."""
+    return f"again-{payout_id}-{number}"
+
+
+def _literal(part: str) -> Any:
+    return OuterRef("pk") if part == "\0" else Value(part)
+
+
+def _refunds(asked: Asked) -> QuerySet[Any]:
+    """Return refunds that did not arrive.
+
+    Leaves out a refund if the payer got the same amount or more later, is getting a refund, or has all money back.
+    """
+    later = Refund.objects.filter(
+        account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gt=OuterRef("created_at"),
+        amount__gte=OuterRef("amount"),
+    )  # fmt: skip
+    nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
+    over = Payment.objects.filter(nothing_left, account=OuterRef("account"), pk=OuterRef("payment_id"))
+    rows = Refund.objects.filter(
+        ~Exists(later.exclude(status=RefundStatus.CANCELED)),
+        ~Exists(open_refund_operations(OuterRef("account"), OuterRef("payment_id"))),
+        ~Exists(over),
+        account=asked.account,
+    )
+    return _mirrored(
+        rows, (RefundStatus.FAILED.value, RefundStatus.RETURNED.value), days=FAILED_DAYS,
+        row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
+        row_reason=Value("", CharField()), row_about=_text("payment_id"),
+    )  # fmt: skip
+
+
+def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:
+    rows = Operation.objects.filter(account=asked.account, state=OF_OPERATIONS[kind])
+    if kind not in asked.others:
+        rows = rows.filter(actor_id=asked.user_id).exclude(actor_id="")
+    target = Payment.objects.filter(account=OuterRef("account"), pk=OuterRef("target_id"))
+    reference = Coalesce(
+        NullIf(F("merchant_reference"), Value("")), Subquery(target.values("merchant_reference")[:1]),
+        Value(""), output_field=CharField(),
+    )  # fmt: skip
+    return rows.annotate(
+        began=F("created_at"), row_status=F("operation"), row_reference=reference,
+        row_person=Coalesce(Subquery(target.values("payer")[:1]), F("arguments")), row_reason=Value("", CharField()),
+        row_erased=Value(0, IntegerField()), row_about=F("target_id"), row_actor=F("actor_id"),
+    )  # fmt: skip
+
+
+def _doubles(asked: Asked) -> QuerySet[Any]:
+    """Return the orders that are reported as paid twice. ``_paid_twice`` finds their payments."""
+    nothing = Value("", CharField())
+    return DoublePayment.objects.filter(account=asked.account).annotate(
+        began=F("found_at"), row_status=nothing, amount=Value(0, BigIntegerField()), row_reference=nothing,
+        row_person=Value({}, JSONField()), row_reason=nothing, row_erased=Value(0, IntegerField()), row_about=nothing,
+        row_actor=nothing,
+    )  # fmt: skip
+
+
+_PARTS: dict[Kind, Any] = {
+    Kind.ON_HOLD: lambda asked: _payments(asked, PaymentStatus.ON_HOLD),
+    Kind.CHARGEBACK: lambda asked: _payments(asked, PaymentStatus.CHARGEBACK, CHARGEBACK_DAYS),
+    Kind.PAID_TWICE: _doubles,
+    Kind.PAYOUT: _payouts,
+    Kind.REFUND: _refunds,
+    Kind.DECIDE: lambda asked: _operations(Kind.DECIDE, asked),
+    Kind.APPROVE: lambda asked: _operations(Kind.APPROVE, asked),
+    Kind.UNKNOWN: lambda asked: _operations(Kind.UNKNOWN, asked),
+}
