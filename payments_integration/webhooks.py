@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, telemetry, wakeup
 from payments_integration.db.encryption import DecryptionError
-from payments_integration.db.sessions import has_hidden_transaction
+from payments_integration.db.sessions import end_session, has_hidden_transaction
 from payments_integration.db.transactions import RetryDeadline, is_nested
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
@@ -158,9 +159,13 @@ def _refused_within(account: str) -> HttpResponse:
 
 def _refused(account: str, status: int, reason: str) -> HttpResponse:
     if reason in ("database", "in_transaction"):
-        # Django closes the connection after this request. If other code has left its session in a bad state, such as
-        # read-only or in a transaction, the thread would refuse each later delivery as well.
-        connections[router.db_for_write(Event)].close_at = time.monotonic()
+        # If other code has left the session in a bad state, such as read-only or in a transaction, the thread would
+        # refuse each later delivery as well. Django closes what cannot be closed now after this request.
+        connection = connections[router.db_for_write(Event)]
+        connection.close_at = time.monotonic()
+        if not connection.in_atomic_block:
+            with suppress(AnyDatabaseError):
+                end_session(connection)
     telemetry.happened(telemetry.Refused(account, reason))
     return HttpResponse(status=status)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from payments_integration.db.sessions import end_session
+
 #: A look at the database waits this many seconds for a lock, and for a statement.
 LOOK_SECONDS = 5
 
@@ -24,7 +26,7 @@ def discard(using: str) -> None:
             connection.connection.rollback()
     else:
         with suppress(Exception):
-            connection.close()
+            end_session(connection)
         connection.connection = None
     # Only ``connect`` would reset these, and an open block keeps it from being called.
     connection.in_atomic_block = False

@@ -16,6 +16,15 @@ _SILENT = "_payments_integration_silent_session"
 _POSTGRES_OPEN = (2, 3)
 
 
+def end_session(connection: BaseDatabaseWrapper) -> None:
+    """Close the connection, and its session with it: a pool would give that to the next thread as it is."""
+    session: Any = connection.connection
+    if session is not None and getattr(connection, "pool", None) is not None:
+        with suppress(Exception):
+            session.close()
+    connection.close()
+
+
 def restore_session(connection: BaseDatabaseWrapper) -> None:
     """Set back what a handler or a view left changed: the encoding, and on PostgreSQL the time zone and DateStyle.
 

@@ -21,7 +21,7 @@ from django.db.transaction import TransactionManagementError
 
 from payments_integration.db import statements
 from payments_integration.db.callbacks import Callbacks
-from payments_integration.db.sessions import has_hidden_transaction, restore_session
+from payments_integration.db.sessions import end_session, has_hidden_transaction, restore_session
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
@@ -258,7 +258,7 @@ def drop_if_broken(using: str) -> None:
     is_between = connection.get_autocommit() != connection.settings_dict["AUTOCOMMIT"]
     if is_between or has_hidden_transaction(connection) or (connection.errors_occurred and not connection.is_usable()):
         with suppress(DatabaseError):  # MariaDB's driver refuses to close a lost connection; Django drops it
-            connection.close()
+            end_session(connection)
 
 
 class WriterPauses:

@@ -25,7 +25,7 @@ from django.utils import timezone
 from payments_integration import conf, telemetry
 from payments_integration.db import statements
 from payments_integration.db.claims import new_token
-from payments_integration.db.sessions import restore_session
+from payments_integration.db.sessions import end_session, restore_session
 from payments_integration.db.transactions import (
     drop_if_broken,
     is_transient,
@@ -251,7 +251,7 @@ def release_after_error(page: Page) -> None:
             if connection.in_atomic_block:
                 raise
             # A receiver may have changed the session, such as its search_path.
-            connection.close()
+            end_session(connection)
             release_rest(page)
     except AnyDatabaseError as error:
         logger.warning("A claim could not be released (%s); it ends by itself", type(error).__name__)

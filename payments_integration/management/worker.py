@@ -22,6 +22,7 @@ from django.db import Error as AnyDatabaseError, InterfaceError, OperationalErro
 from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
 from payments_integration.db.notifications import Listener, can_notify
+from payments_integration.db.sessions import end_session
 from payments_integration.models import Event
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
@@ -329,4 +330,4 @@ def _close_connections() -> None:
     """Close this thread's connections. The database rolls back open work, and the next statement connects again."""
     for connection in connections.all(initialized_only=True):
         with suppress(AnyDatabaseError):
-            connection.close()
+            end_session(connection)

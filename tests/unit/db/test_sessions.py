@@ -16,7 +16,7 @@ from django.db.transaction import TransactionManagementError
 from django.test import Client
 
 from payments_integration import inbox, services
-from payments_integration.db.sessions import restore_session
+from payments_integration.db.sessions import end_session, restore_session
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, Operation
 from payments_integration.testing import signed_delivery
@@ -147,3 +147,13 @@ class TestHiddenTransactions:
                 services.create_payment(**payment)  # type: ignore[arg-type]
         the_connection.close()
         assert Operation.objects.count() == len(fake.calls) == self.hidden_from_us
+
+
+@pytest.mark.parametrize("has_pool", [True, False])
+def test_a_session_that_ends_is_closed_before_a_pool_gets_it_back(has_pool: bool) -> None:
+    calls = mock.Mock()
+    wrapper = SimpleNamespace(
+        connection=SimpleNamespace(close=calls.end), pool=object() if has_pool else None, close=calls.give_back
+    )
+    end_session(wrapper)  # type: ignore[arg-type]
+    assert calls.mock_calls == [*([mock.call.end()] if has_pool else []), mock.call.give_back()]
