@@ -55,6 +55,7 @@ _ADVICE = {
     ),
     "mark_others": gettext_lazy("If what fits was made by something else, say so."),
 }
+_SAME = gettext_lazy("If that is the same payout, close this one. Otherwise send it: see “Other decisions”.")
 _SEND = gettext_lazy("Nothing that fits is known. If it is still wanted and the dashboard does not show it, send it.")
 _SEND_AGAIN = gettext_lazy(
     "Nothing that fits was found. The provider still knows its key, so sending it again cannot do it twice."
@@ -122,7 +123,8 @@ def _decision(
 ) -> DecisionPanel:
     sees, body = model_admin.sees_personal(request), approvals.body_of(operation) or {}
     payment = approvals.payment_of(operation)
-    first = next((name for name in _suggested(operation, fitting) if name in tools), "")
+    same = _asked_by_user(operation)
+    first = next((name for name in _suggested(operation, fitting, same) if name in tools), "")
     notes = _notes(operation)
     if not tools:
         notes.append(_("You have no permission to decide it."))
@@ -132,15 +134,24 @@ def _decision(
         notes=notes,
         facts=_decision_facts(model_admin, operation, body, payment, sees),
         search=_search(operation, body, sees),
-        findings=_findings(model_admin, request, operation, fitting),
-        advice=_advice(operation, first) if first else "",
+        findings=[*_same(model_admin, same), *_findings(model_admin, request, operation, fitting, same)],
+        advice=_advice(operation, first, same) if first else "",
         main=tools.get(first),
         folded=[tool for name, tool in tools.items() if name != first],
     )
 
 
-def _suggested(operation: Operation, fitting: list[str]) -> list[str]:
+def _asked_by_user(operation: Operation) -> Operation | None:
+    """Return an operation with which a user asked for what a program asks for here."""
+    call = services.operations.get(operation.operation)
+    rows = None if call is None or operation.may_have_run else call.same_by_user(operation)
+    return None if rows is None else rows.first()
+
+
+def _suggested(operation: Operation, fitting: list[str], same: Operation | None) -> list[str]:
     """Return the resolutions that the known facts suggest, the best one first."""
+    if same is not None:
+        return ["mark_never_happened"]
     if fitting:
         return ["mark_happened", "look_up", "mark_others"]
     if operation.may_have_run and not _was_not_found(operation):
@@ -153,7 +164,9 @@ def _was_not_found(operation: Operation) -> bool:
     return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
 
 
-def _advice(operation: Operation, name: str) -> StrOrPromise:
+def _advice(operation: Operation, name: str, same: Operation | None) -> StrOrPromise:
+    if same is not None:
+        return _SAME
     if name == "retry":
         return _SEND_AGAIN if operation.may_have_run else _SEND
     return _ADVICE[name]
@@ -239,7 +252,17 @@ def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact
     return [*facts, (_("Time"), time), (_("Account at the provider"), "" if is_known else display.text(account))]
 
 
-def _findings(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str]) -> list[str]:
+def _same(model_admin: ReadOnlyAdmin, same: Operation | None) -> list[str]:
+    if same is None:
+        return []
+    words = _("{who} has asked for the same payout: {operation}, {at}.")
+    link = display.admin_link(model_admin.admin_site, Operation, same.pk)
+    return [format_html(words, who=display.actor(same.actor), operation=link, at=display.moment(same.created_at))]
+
+
+def _findings(
+    model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str], same: Operation | None
+) -> list[str]:
     """Return what the app knows about the outcome."""
     call = services.operations.get(operation.operation)
     found: list[str] = []
@@ -250,7 +273,7 @@ def _findings(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Opera
         found += approvals.may_have_run(fitting)
     elif _was_not_found(operation):
         found.append(_("The provider was asked, and nothing that fits was found."))
-    else:
+    elif same is None:
         found.append(_("Nothing that fits it has reached this app."))
     return found
 

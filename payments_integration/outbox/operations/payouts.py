@@ -65,6 +65,7 @@ class CreatePayout(Creation):
     def same_by_user(self, asked: Intent | Operation) -> QuerySet[Operation] | None:
         if asked.actor_id or not asked.merchant_reference:
             return None
+        at = asked.created_at if isinstance(asked, Operation) else timezone.now()
         same = Operation.objects.filter(
             ~Exists(Payout.objects.filter(pk=OuterRef("result_id"), status__in=VOID_PAYOUT_STATUSES)),
             account=asked.account,
@@ -72,7 +73,7 @@ class CreatePayout(Creation):
             merchant_reference=asked.merchant_reference,
             amount=asked.amount,
             currency=asked.currency,
-            created_at__gte=timezone.now() - SAME_WITHIN,
+            created_at__gte=at - SAME_WITHIN,
         )
         return same.exclude(actor_id="").exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))
 

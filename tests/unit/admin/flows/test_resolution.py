@@ -352,6 +352,17 @@ class TestThePanel:
         assert self.main(client, operation) == ""
         assert offered(client, operation) == {"never-happened"}
 
+    def test_closing_is_suggested_if_a_user_has_asked_for_the_same(self, boss: Client) -> None:
+        operation = self.payout(**NEVER_SENT)
+        ana = {"actor": "7:ana", "actor_id": "7", "may_have_run": True}
+        same = self.payout(state="unknown", idempotency_key="again", **ana)
+        shown = self.panel(boss, operation)
+        assert "ana has asked for the same payout: <a" in shown
+        assert same.pk in shown
+        assert "Nothing that fits it" not in shown
+        assert self.main(boss, operation) == "never-happened"
+        assert offered(boss, operation) >= {"send-again"}
+
     def test_without_a_permission_nothing_is_suggested(self, staff: Callable[..., Client]) -> None:
         shown = self.panel(staff("view_operation"), self.payout())
         assert "You have no permission to decide it." in shown
