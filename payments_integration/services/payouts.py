@@ -50,6 +50,9 @@ def create_payout(
         ValidationError: An argument is wrong, or the balance, read again, does not cover the amount.
         InvalidState: The provider refused, for example with ``insufficient_balance``. No money moves.
         ApprovalRequired: It reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
+        OutcomeUnknown: Also before anything is sent, if it may be a repeat: a payout of this reference, amount and
+            currency that no operation made is in the mirror, or a user has asked for one within a day and no user
+            asks now. A person decides.
     """
     validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {

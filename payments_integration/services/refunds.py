@@ -47,6 +47,8 @@ def create_refund(
         NoAnswer: The payment or its refunds could not be read. Nothing was sent; the same for PagingError, and for a
             ProviderError of these reads.
         ApprovalRequired: It has a destination and reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
+        OutcomeUnknown: Also before anything is sent, if no user asks, and the payment has a refund of this amount
+            that is older than 23 hours and that no operation made. A person decides.
     """
     validator = Validator(conf.current().DOCUMENT_CHECKS)
     # Checked here, because ``find`` looks it up in the same statement.
