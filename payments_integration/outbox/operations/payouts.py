@@ -52,9 +52,11 @@ class CreatePayout(Creation):
         return self.candidates(operation, listed)
 
     def may_be_a_repeat(self, intent: Intent) -> bool:
-        found = [rows for rows in (self.lost_results(intent), self.same_by_user(intent)) if rows is not None]
-        ids = [rows.order_by().values_list("pk") for rows in found]
-        return bool(ids and ids[0].union(*ids[1:], all=True)[:1])
+        lost, same = self.lost_results(intent), self.same_by_user(intent)
+        if lost is None:
+            return False
+        ids = lost.order_by().values_list("pk")
+        return bool(ids[:1] if same is None else ids.union(same.order_by().values_list("pk"), all=True)[:1])
 
     def lost_results(self, asked: Intent | Operation) -> QuerySet[Any] | None:
         if not asked.merchant_reference:
