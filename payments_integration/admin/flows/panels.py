@@ -6,7 +6,7 @@ The panel says what to look for at the provider, offers the button that the find
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -93,9 +93,11 @@ def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation
         for name, button in decisions.RESOLUTIONS.items()
         if name in allowed and approvals.may(model_admin, request, button, operation)
     }
+    same = _asked_by_user(operation)
     if operation.state == OperationState.AWAITING_APPROVAL:
-        return approvals.panel(model_admin, request, operation, fitting, list(tools.values()))
-    return _decision(model_admin, request, operation, fitting, tools) if allowed else None
+        found = approvals.panel(model_admin, request, operation, fitting, list(tools.values()))
+        return replace(found, notes=[*_same(model_admin, same), *found.notes])
+    return _decision(model_admin, request, operation, fitting, same, tools) if allowed else None
 
 
 def warnings(operation: Operation) -> list[str]:
@@ -119,11 +121,11 @@ def _decision(
     request: HttpRequest,
     operation: Operation,
     fitting: list[str],
+    same: Operation | None,
     tools: dict[str, Tool],
 ) -> DecisionPanel:
     sees, body = model_admin.sees_personal(request), approvals.body_of(operation) or {}
     payment = approvals.payment_of(operation)
-    same = _asked_by_user(operation)
     first = next((name for name in _suggested(operation, fitting, same) if name in tools), "")
     notes = _notes(operation)
     if not tools:

@@ -363,6 +363,12 @@ class TestThePanel:
         assert self.main(boss, operation) == "never-happened"
         assert offered(boss, operation) >= {"send-again"}
 
+    def test_who_approves_learns_that_a_user_has_asked_for_the_same(self, boss: Client) -> None:
+        operation = self.payout(**NEVER_SENT, state="awaiting_approval", actor="the payroll job")
+        assert "has asked for the same payout" not in self.panel(boss, operation)
+        self.payout(idempotency_key="again", actor="7:ana", actor_id="7")
+        assert "ana has asked for the same payout: <a" in self.panel(boss, operation)
+
     def test_without_a_permission_nothing_is_suggested(self, staff: Callable[..., Client]) -> None:
         shown = self.panel(staff("view_operation"), self.payout())
         assert "You have no permission to decide it." in shown
