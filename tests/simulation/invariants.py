@@ -148,9 +148,10 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
         _, event_id, how = row.what.split(":")
         dispatched[event_id].append((row.object_id, how == "stale"))
     created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
+    allowed = _Allowed(world)
     for event_id in created.keys() | dispatched.keys():
         event, times = created.get(event_id), len(dispatched.get(event_id, ()))
-        if times not in (_EVER_ONCE if event is None else _dispatches(world, event)):
+        if times not in (_EVER_ONCE if event is None else allowed.event(event)):
             yield f"event {event or event_id} was dispatched {times} times"
     newest: dict[tuple[str, str], Event] = {}
     # Of those whose time orders, and of those whose time may order.
@@ -252,10 +253,11 @@ def changes_form_chains(world: World) -> Iterator[str]:
     """
     last: dict[str, str] = {}
     silent: dict[str, list[StatusChange]] = defaultdict(list)
+    allowed = _Allowed(world)
     calls = list(ReceiverCall.objects.filter(what__startswith="status:").order_by("pk"))
     called = {int(row.what.split(":")[1]) for row in calls}
     for change in StatusChange.objects.select_related("event").order_by("pk"):
-        if change.pk not in called and 0 in _dispatches_of_change(world, change):
+        if change.pk not in called and 0 in allowed.change(change):
             silent[change.object_id].append(change)
         if last.get(change.object_id, "") != change.previous_status:
             yield f"{change} does not follow {last.get(change.object_id, 'nothing')!r}"
@@ -279,41 +281,46 @@ def changes_form_chains(world: World) -> Iterator[str]:
         chain[row.object_id] = after
     for change in StatusChange.objects.select_related("event"):
         times = len(dispatched.pop(str(change.pk), ()))
-        if times not in _dispatches_of_change(world, change):
+        if times not in allowed.change(change):
             yield f"{change} was dispatched {times} times"
     for number in dispatched:
         yield f"a change was dispatched that does not exist: {number}"
 
 
-def _dispatches(world: World, event: Event) -> set[int]:
-    """How often it may have been dispatched: not if it was found too late, or a person has marked it as done."""
-    if _is_found_too_late(event) or event.pk in world.finished:
-        return _and_again(world, event.pk, _NEVER)
-    return _and_again(world, event.pk, _of_history(event.created_at, event.object_id))
+class _Allowed:
+    """How often each item may have been dispatched."""
 
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._history_ends_at = history_ends_at()
+        self._made_by_us = made_by_us()
 
-def _and_again(world: World, pk: Any, times: set[int]) -> set[int]:
-    """Once more for each time that a person has replayed what was done."""
-    again = world.watch.reopened[str(pk)] if str(pk) in world.replays else 0
-    return {each + again for each in times}
+    def event(self, event: Event) -> set[int]:
+        """Not if it was found too late, or a person has marked it as done."""
+        if _is_found_too_late(event) or event.pk in self._world.finished:
+            return self._and_again(event.pk, _NEVER)
+        return self._and_again(event.pk, self._of_history(event.created_at, event.object_id))
 
+    def change(self, change: StatusChange) -> set[int]:
+        """As often as its event. One that an answer brought: not if it shows an object that was found too late."""
+        if change.event is not None:
+            return self.event(change.event)
+        if not change.previous_status:
+            row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
+            if change.recorded_at - row.created_at > TOO_OLD:
+                return self._and_again(change.pk, _NEVER)
+        return self._and_again(change.pk, self._of_history(change.at, change.object_id))
 
-def _of_history(at: datetime, object_id: str) -> set[int]:
-    """What was before the installation is not dispatched. An operation of ours ends the history of its object."""
-    border = history_ends_at()
-    if border is None or at >= border:
-        return _EVER_ONCE
-    return _NEVER | _EVER_ONCE if object_id in made_by_us() else _NEVER
+    def _and_again(self, pk: Any, times: set[int]) -> set[int]:
+        """Once more for each time that a person has replayed what was done."""
+        again = self._world.watch.reopened[str(pk)] if str(pk) in self._world.replays else 0
+        return {each + again for each in times}
 
-
-def _dispatches_of_change(world: World, change: StatusChange) -> set[int]:
-    """As often as its event. One that an answer brought: not if it shows an object that was found too late."""
-    if change.event is not None:
-        return _dispatches(world, change.event)
-    row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
-    if not change.previous_status and change.recorded_at - row.created_at > TOO_OLD:
-        return _and_again(world, change.pk, _NEVER)
-    return _and_again(world, change.pk, _of_history(change.at, change.object_id))
+    def _of_history(self, at: datetime, object_id: str) -> set[int]:
+        """What was before the installation is not dispatched. An operation of ours ends the history of its object."""
+        if self._history_ends_at is None or at >= self._history_ends_at:
+            return _EVER_ONCE
+        return _NEVER | _EVER_ONCE if object_id in self._made_by_us else _NEVER
 
 
 def refunds_fit(world: World) -> Iterator[str]:

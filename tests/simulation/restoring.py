@@ -7,13 +7,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db import connection, models, transaction
-
 from payments_integration import reconciliation, services
 from payments_integration.models import AccountState, RunState
 from tests.simulation import draining
 from tests.simulation.accounting import objects_by_mark
-from tests.simulation.tables import MODELS, empty
+from tests.simulation.tables import dump, load
 from tests.simulation.world import ACCOUNT, World
 
 #: The provider keeps keys for so long: later, the merchant's own code must not ask again (docs/runbook.md).
@@ -29,7 +27,7 @@ class Backup:
     """Every row, and what the simulation knew of the database then."""
 
     at: datetime
-    rows: list[models.Model]
+    rows: dict[str, list[tuple[Any, ...]]]
     watch: dict[str, Any]
     #: How many calls of each intent had ended.
     calls: dict[str, int]
@@ -44,7 +42,7 @@ def back_up(world: World) -> Backup | None:
         return None
     return Backup(
         world.time.now,
-        [row for model in MODELS for row in model._base_manager.order_by("pk")],
+        dump(),
         world.watch.backup(),
         {mark: len(intent.outcomes) for mark, intent in world.intents.items()},
         frozenset(world.replays),
@@ -61,10 +59,7 @@ def restore(world: World, backup: Backup, worker: str, *, rejects: bool) -> None
     for process in list(world.processes.values()):
         world.end(process)
     world.messages.clear()
-    empty()
-    with connection.constraint_checks_disabled(), transaction.atomic():
-        for row in backup.rows:
-            row.save_base(raw=True, force_insert=True)
+    load(backup.rows)
     world.watch.restore(backup.watch)
     world.replays, world.finished, world.rejected = map(set, (backup.replays, backup.finished, backup.rejected))
     world.lost |= {mark for mark, intent in world.intents.items() if len(intent.outcomes) != backup.calls.get(mark, 0)}
