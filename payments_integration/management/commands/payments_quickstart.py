@@ -19,6 +19,9 @@ from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.payable import Payable
 from payments_integration.sandbox.command import port as port_number
 
+#: Stands in a snippet for what only the project knows: how an order is marked, the value of a field.
+BLANK = "..."
+
 
 class Command(PaymentsCommand):
     help = (
@@ -65,7 +68,8 @@ class Command(PaymentsCommand):
             left += bool(problem)
             style = self.style.WARNING if problem else self.style.SUCCESS
             self.stdout.write(style(f"{gap.what}: {problem or 'added'}"))
-            self.stdout.write(f"  {gap.place}:\n\n{indent(gap.snippet.rstrip(), '    ')}\n")
+            snippet = f":\n\n{indent(gap.snippet.rstrip(), '    ')}\n" if problem else ""
+            self.stdout.write(f"  {gap.place}{snippet}")
         if left:
             how = "Add what is missing by hand."
             if not options["write"]:
@@ -73,6 +77,10 @@ class Command(PaymentsCommand):
             self.stderr.write(self.style.ERROR(f"Not complete yet. {how}"))
             raise SystemExit(1)
         self.stdout.write(self.style.SUCCESS("All is there now." if gaps else "All is there; nothing was changed."))
+        for gap in gaps:
+            if BLANK in gap.snippet:
+                path = gap.place.partition(",")[0]
+                self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{BLANK}" in {path}.'))
         first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration())
         self.stdout.write(
             f"Next: {first}python manage.py migrate, then in two terminals\n"

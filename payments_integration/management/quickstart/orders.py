@@ -46,10 +46,8 @@ def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
         if lacking:
             yield Gap(what, f"{as_shown(path, root)}, which {lacking}; add to it", text)
         elif not path.exists():
-            place = f"{as_shown(path, root)}, a new file"
-            if "=..." in text:
-                place += "; give a value to each field that it sets to ..."
-            yield Gap(what, place, text, None if by_hand and what != "Test" else partial(create, path, text))
+            write = None if by_hand and what != "Test" else partial(create, path, text)
+            yield Gap(what, f"{as_shown(path, root)}, a new file", text, write)
     yield from _route(root, f'path("pay/", include("{order.app.name}.payment_urls"))', by_hand=by_hand)
 
 

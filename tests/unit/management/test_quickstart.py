@@ -117,6 +117,7 @@ def test_without_write_it_shows_complete_snippets_and_changes_nothing(project: P
 def test_with_write_the_project_is_complete_and_stays_as_it_is(project: Project) -> None:
     code, shown = project.run("--write")
     assert (code, shown.count(": added\n")) == (0, 5)
+    assert "URLs: added\n  quickshop/urls.py, first in urlpatterns\nHandlers: added\n" in shown
     project.start_again()
     account = project.settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
     assert (account["BASE_URL"], account["API_KEY"]) == ("http://127.0.0.1:8400", "sk_test_sandbox")
@@ -344,6 +345,8 @@ def test_the_handler_goes_into_the_app_of_the_order(project: Project, registry: 
     else:
         assert "assumed: payments are for quicksales.ShopOrder (by its name; it is no Payable yet); name" in shown
         assert "If ShopOrder inherits from Payable, this finds it" in text
+    # The handler does nothing until the reader has said how an order is marked.
+    assert 'Write your own lines in place of "..." in quicksales/payment_handlers.py.\n' in shown
 
 
 def test_an_order_without_a_table_gets_its_migration_first(project: Project, registry: None) -> None:
@@ -360,7 +363,7 @@ def test_the_model_can_be_named(project: Project, registry: None) -> None:
     app_with(project, "quicksales", "Order", "Basket")
     code, shown = project.run("--write", "--model", "quicksales.Basket")
     assert code == 0
-    assert "quicksales/payment_handlers.py, a new file; for quicksales.Basket:" in shown
+    assert "quicksales/payment_handlers.py, a new file; for quicksales.Basket\n" in shown
     assert "If Basket inherits from Payable" in project.read("quicksales/payment_handlers.py")
     for wrong in ("quicksales.Nothing", "Basket", "nothing.Order"):
         with pytest.raises(CommandError, match=f"--model {wrong}: .*Name it as app.Model"):
