@@ -357,7 +357,11 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
 
     def check(variable: str, value: dict[str, Any]) -> None:
         for problem in problems(value):
-            raise _wrong_variable(f"The environment variable {variable} {problem.fault}. {problem.hint}")
+            # Git ignores .env, so a new clone of a project has none.
+            file = Path(env_file).absolute()
+            is_expected = not (file.is_file() or Env.ENVIRON.get(variable))
+            where = f" There is no {file}; docs/quickstart.md shows one for the sandbox." if is_expected else ""
+            raise _wrong_variable(f"The environment variable {variable} {problem.fault}. {problem.hint}{where}")
 
     found: dict[str, Any] = {"ACCOUNTS": {}}
     variables: dict[str, str] = {}

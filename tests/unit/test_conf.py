@@ -1056,6 +1056,18 @@ def test_other_errors_are_printed_as_before(environment: pytest.MonkeyPatch) -> 
     assert printed == [other]
 
 
+def test_a_clone_of_a_project_without_its_env_file_is_told_so(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    environment.delenv("PAYMENTS_BASE_URL")
+    hint = f"There is no {tmp_path / '.env'}; docs/quickstart.md shows one for the sandbox."
+    with pytest.raises(ImproperlyConfigured) as caught:
+        conf.from_env()
+    assert str(caught.value).endswith(hint)
+    (tmp_path / ".env").write_text("X=1\n")
+    with pytest.raises(ImproperlyConfigured) as caught:
+        conf.from_env()
+    assert ".env" not in str(caught.value)
+
+
 def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SHOP_BASE_URL", "https://shop.example.com")
     environment.setenv("SHOP_API_KEY", "sk_test_shop")
