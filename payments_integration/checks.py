@@ -77,7 +77,7 @@ def check_settings(**options: Any) -> Messages:
         yield _warning(
             "W001",
             f"{conf.NAME} has no account.",
-            hint='Add "ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}} to it.',
+            hint="manage.py payments_quickstart shows what to add.",
         )
     elif not problems:
         yield from _without_effect(raw)
@@ -255,6 +255,7 @@ def check_webhook_urls(**options: Any) -> Messages:
             what = f"The webhook URL {url} leads to another view ({target.view or 'none'}): no delivery can arrive."
             hint = 'Move path(…, include("payments_integration.urls")) up, before the route that matches this URL too.'
         yield _error("E015", what, hint=hint)
+        return  # one include has both URLs
 
 
 @_listed
