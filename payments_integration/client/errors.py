@@ -70,7 +70,9 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
         return reply.no_answer("a redirect, not followed" if 300 <= reply.status_code < 400 else "no usable status")
     body = _envelope(reply)
     if body is None:
-        return reply.no_answer(reply.problem or "no error envelope")
+        # A proxy answers with a 5xx of its own; any other status comes from a server that is not the provider.
+        foreign = "the answer is not the provider's; check BASE_URL"
+        return reply.no_answer(reply.problem or (foreign if reply.status_code < 500 else "no error envelope"))
     if reply.status_code >= 500:
         # A 5xx does not say if the work was done, even if its envelope does.
         kind: type[ProviderError] = ApiError
