@@ -220,6 +220,14 @@ def test_no_status_and_no_heading_is_cut_off_on_a_laptop(visit: Visit, person: P
     assert visitor.find("#result_list :is(.pi-status, thead .text a, thead .text span)").evaluate_all(cut_off) == []
 
 
+def test_headings_stay_words_on_a_small_laptop(visit: Visit, person: Person) -> None:
+    rows.payment()
+    visitor = visit(person("ana", "view_payment"), width=1100)
+    visitor.open(address("payment", "changelist"))
+    # At most three lines; the rest of the table scrolls.
+    assert max(visitor.find("#result_list thead th").evaluate_all(ROWS)) < 70
+
+
 @pytest.mark.parametrize("language", ["es", "pt-BR"])
 def test_no_heading_of_an_operation_is_cut_off_beside_the_sidebar(visit: Visit, person: Person, language: str) -> None:
     rows.operation(state=OperationState.DONE)
