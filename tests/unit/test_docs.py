@@ -20,8 +20,10 @@ from unittest import mock
 
 import pytest
 from django import shortcuts
+from django.contrib.auth import get_user_model
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
+from django.test import RequestFactory
 
 from payments_integration import __version__, conf, enums, exceptions, handlers, models, services, signals, tasks
 from payments_integration.api.request_bodies import DestinationInput, PayerInput
@@ -35,6 +37,7 @@ from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
 from tests.integration.runbook import page as runbook
+from tests.unit.payable.payables import Sale
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -322,24 +325,31 @@ def test_the_first_example_of_the_readme_runs(
     updates: list[Any] = []
 
     class Orders:
-        """A model whose rows have the fields ``number`` and ``status``."""
+        """A model whose rows also have the fields ``customer``, ``total`` and ``status``."""
 
         class objects:  # noqa: N801  (as a manager is named)
+            select_for_update = Sale.objects.select_for_update
+
             @staticmethod
             def filter(**conditions: Any) -> Any:
                 updates.append(conditions)
                 return SimpleNamespace(update=lambda **fields: updates.append(fields))
 
-    redirected: list[Any] = []
-    monkeypatch.setattr(shortcuts, "redirect", redirected.append)
+    sale = Sale.objects.create(number="order-1", amount=11_990, currency="USD")
+    monkeypatch.setattr(Sale, "total", Decimal("119.90"), raising=False)
+    monkeypatch.setattr(shortcuts, "get_object_or_404", lambda model, **conditions: sale)
     monkeypatch.setitem(sys.modules, "shop.models", SimpleNamespace(Order=Orders))
-    exec(block.group(1), {"order": SimpleNamespace(pk=1, number="order-1", total=Decimal("119.90"))})
+    example: dict[str, Any] = {}
+    exec(block.group(1), example)
+    request = RequestFactory().post("/", secure=True)
+    request.user = get_user_model()(pk=1)
+    answers = [example["pay"](request, "order-1") for _ in range(2)]
     payment = models.Payment.objects.get(merchant_reference="order-1")
     assert payment.amount == 11_990
-    assert redirected == [payment.checkout_url]
+    assert [answer["Location"] for answer in answers] == [payment.checkout_url, payment.checkout_url]
     payments_sandbox.engine.pay(payment.pk)
     payments_sandbox.settle()
-    assert updates == [{"number": "order-1"}, {"status": "paid"}]
+    assert updates == [{"pk": sale.pk, "status": "new"}, {"status": "paid"}]
 
 
 @pytest.mark.case(130)
