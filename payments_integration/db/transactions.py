@@ -332,11 +332,10 @@ def refuse_transaction(function: str) -> None:
     """
     if in_transaction():
         raise TransactionRefused(
-            f"services.{function} talks to the provider and cannot run inside a database transaction. A view under "
-            "ATOMIC_REQUESTS that needs the answer, such as a checkout_url, is decorated with "
-            "django.db.transaction.non_atomic_requests, and a middleware that opens a transaction must leave its path "
-            "out. A change whose answer can come later is handed to services.defer, which sends it after the "
-            "transaction commits. A transaction may also be left open by SQL, such as BEGIN or SET autocommit = 0."
+            f"services.{function} cannot run inside a database transaction: it could roll back after money moved. "
+            "Under ATOMIC_REQUESTS, mark a view that needs the answer with django.db.transaction.non_atomic_requests. "
+            "Otherwise use services.defer, which sends the call after the commit. A middleware, or SQL such as BEGIN "
+            "or SET autocommit = 0, may also have begun the transaction."
         )
 
 
