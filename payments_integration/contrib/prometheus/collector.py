@@ -42,7 +42,7 @@ _NOT_OF_ACCOUNTS = {
     Reason.REMOVED_ACCOUNT,
 }
 
-#: Every family with its labels and its description. docs/monitoring.md has the same list.
+#: Every family with its labels, which docs/monitoring.md lists, and its description (# HELP).
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     UP: (
         (),
