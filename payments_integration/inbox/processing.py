@@ -25,11 +25,11 @@ from payments_integration.db.transactions import WriterPauses, deleted, locked, 
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import (
-    TOO_OLD_TO_DISPATCH,
     BatchResult,
     apply_events,
     before_installation,
     erased,
+    found_too_late,
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
@@ -235,11 +235,12 @@ def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> No
     """
     outcomes: dict[tuple[str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     wanted = cache(is_wanted)
-    waiting = []
-    for event in events:
-        too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
-        if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
-            waiting.append(event)
+    too_late = found_too_late(events)
+    waiting = [
+        event
+        for event in events
+        if event.id not in too_late and wanted(event.object_kind, event.type, applied.new_status.get(event.id))
+    ]
     history = {event.id for event in before_installation(waiting, attrgetter("created_at"))}
     undispatched = {event.id for event in waiting} - history - _dispatched_before(waiting)
     for event in events:

@@ -25,6 +25,7 @@ from payments_integration.db.transactions import repeatable
 from payments_integration.models import (
     AccountState,
     Event,
+    EventSource,
     Mirror,
     Operation,
     ReconciliationRun,
@@ -85,6 +86,24 @@ def ours(account: str, object_ids: Iterable[str]) -> set[str]:
     ids = list(object_ids)
     made = Operation.objects.filter(account=account, result_id__in=ids).values_list("result_id", flat=True)
     return set(made) if ids else set()
+
+
+def found_too_late(events: Iterable[Event]) -> set[str]:
+    """Return the ids of events that are found too late to be dispatched.
+
+    Of those that a pass found, the watermark must say so as well. It is the provider's time, and our clock may be
+    weeks ahead. A delivery, which is signed minutes ago, shows that our clock is right.
+    """
+    late = [event for event in events if event.received_at - event.created_at > TOO_OLD_TO_DISPATCH]
+    listed = {event.account for event in late if event.source == EventSource.RECONCILIATION}
+    states = AccountState.objects.filter(pk__in=listed) if listed else []
+    watermarks = {state.account: state.watermark for state in states}
+
+    def is_late(event: Event) -> bool:
+        watermark = watermarks.get(event.account) if event.source == EventSource.RECONCILIATION else None
+        return watermark is None or watermark - event.created_at > TOO_OLD_TO_DISPATCH
+
+    return {event.id for event in late if is_late(event)}
 
 
 def is_too_old(row: Mirror) -> bool:

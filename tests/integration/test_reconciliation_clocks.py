@@ -115,6 +115,19 @@ class TestClocks:
         assert receiver.statuses[-1][1] == Payment.objects.get(pk=payment.pk).status == "succeeded"
 
     @pytest.mark.case(109)
+    @pytest.mark.promise(6)
+    def test_a_clock_of_ours_that_is_forty_days_ahead_makes_no_event_too_old(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, receiver: Receiver
+    ) -> None:
+        reconciliation.reconcile_events()
+        clock.shift(timedelta(days=40))
+        _our_clock_is_slow(sandbox, -timedelta(days=40))
+        pay(sandbox)
+        reconciliation.reconcile_events()
+        reconciliation.process_due()
+        assert sorted(receiver.dispatched) == sorted(event["id"] for event in sandbox.project.events) != []
+
+    @pytest.mark.case(109)
     def test_a_slow_clock_that_is_set_right_misses_no_event(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller
     ) -> None:

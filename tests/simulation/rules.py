@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     _one(
         "an event of any age is dispatched",
-        "inbox/processing.py",
+        "projection/history.py",
         "event.received_at - event.created_at > TOO_OLD_TO_DISPATCH",
         "event.received_at < event.created_at - TOO_OLD_TO_DISPATCH",
     ),
