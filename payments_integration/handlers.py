@@ -160,7 +160,8 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
             times as fast; after a failure in it, the function is called again for events that had not failed.
 
     Raises:
-        TypeError: There is no pattern; the function is ``async def`` or a generator, or cannot be called like this.
+        TypeError: There is no pattern; the function is ``async def`` or a generator, or cannot be called like this;
+            its module is imported under two names.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
@@ -190,6 +191,12 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
 
 
 def _register(handler: Callable[..., Any], model: type[Any] | None, names: tuple[str, ...]) -> None:
+    for other, *_ in registered:
+        if other.__module__ != handler.__module__ and _place(other) == _place(handler) is not None:
+            raise TypeError(
+                f"{handler!r} would be called twice: its module was imported as {other.__module__} and as "
+                f"{handler.__module__}. Import it by one name, that of its app in INSTALLED_APPS."
+            )
     registered.append((handler, model, names))
     if apps.ready and not conf.in_test_environment():
         # A process that has not imported the module takes the handler's events for events that no handler wants.
@@ -198,6 +205,12 @@ def _register(handler: Callable[..., Any], model: type[Any] | None, names: tuple
             getattr(handler, "__module__", "?"),
             getattr(handler, "__qualname__", repr(handler)),
         )
+
+
+def _place(handler: Callable[..., Any]) -> tuple[str, int, str] | None:
+    """Return the file, line and name of a function; None for another callable."""
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    return None if code is None else (code.co_filename, code.co_firstlineno, getattr(handler, "__qualname__", ""))
 
 
 def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str) -> None:
@@ -265,7 +278,7 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
 
     Raises:
         TypeError: ``model`` is no mirrored model with a status; a status is no text; the function is ``async def`` or
-            a generator, or cannot be called like this.
+            a generator, or cannot be called like this; its module is imported under two names.
     """
     # The mirror is sent as its own model, never as a proxy.
     if isinstance(model, type) and issubclass(model, Row):

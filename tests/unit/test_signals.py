@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,28 @@ def test_a_handler_that_only_some_processes_import_is_reported(
     assert f"{__name__}.{deliver.__qualname__}" in message
     assert "payment_handlers.py" in message
     assert connected.call_count == 2
+
+
+@pytest.mark.promise(6)
+def test_a_module_of_handlers_that_is_imported_under_two_names_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as where ``manage.py`` puts the folder of the apps on the path. Each handler would be called twice."""
+    (tmp_path / "site_of_a_shop").mkdir()
+    (tmp_path / "site_of_a_shop" / "handlers_of_a_shop.py").write_text(
+        "from payments_integration.handlers import on_event\n\n\n"
+        '@on_event("payment.succeeded")\n@on_event("payment.failed")\ndef deliver(event, **kwargs): ...\n'
+    )
+    monkeypatch.setattr(handlers, "registered", [])
+    monkeypatch.setattr(event_received, "connect", mock.Mock())
+    for folder in (tmp_path, tmp_path / "site_of_a_shop"):
+        monkeypatch.syspath_prepend(folder)
+    names = ("site_of_a_shop.handlers_of_a_shop", "handlers_of_a_shop")
+    with mock.patch.dict(sys.modules):
+        importlib.import_module(names[0])
+        with pytest.raises(TypeError, match=f"imported as {names[0]} and as {names[1]}"):
+            importlib.import_module(names[1])
+    assert len(handlers.registered) == 2
 
 
 def test_a_handler_with_a_yield_is_refused() -> None:
