@@ -37,12 +37,19 @@ def refuse_async(receiver: Callable[..., Any]) -> None:
 
 
 class SynchronousSignal(Signal):
-    """A signal that refuses ``async def`` receivers."""
+    """A signal that loses no receiver, and refuses those that would never run."""
 
-    def connect(self, receiver: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Connect as Django does. Raises TypeError for an ``async def`` receiver."""
+    def connect(
+        self, receiver: Callable[..., Any], sender: Any = None, weak: bool = False, dispatch_uid: Any = None
+    ) -> None:
+        """Connect as Django does, but keep the receiver: a function inside ``AppConfig.ready`` has no other owner.
+
+        Raises TypeError for an ``async def`` receiver, and for a sender that is no class, such as a model's name.
+        """
         refuse_async(receiver)
-        super().connect(receiver, *args, **kwargs)
+        if sender is not None and not isinstance(sender, type):
+            raise TypeError(f"{sender!r} sends nothing: the sender is a class, such as Payment.")
+        super().connect(receiver, sender, weak, dispatch_uid)
 
     def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
         """Send as Django does. Raises TypeError for a coroutine: a decorator may hide ``async def``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import re
 import sys
@@ -169,6 +170,29 @@ def test_async_receivers_are_refused_when_they_are_connected(name: str, signal: 
     with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
         signal.connect(ASYNC[name], weak=False)
     assert signal.receivers == before
+
+
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("signal", [event_received, status_changed, attention])
+def test_a_receiver_that_is_made_inside_a_function_stays_connected(
+    signal: SynchronousSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in ``AppConfig.ready``. Django's signals drop it with the end of that function."""
+    monkeypatch.setattr(signal, "receivers", [])
+
+    def ready() -> None:
+        signal.connect(lambda **_: None, sender=Payment)
+
+    ready()
+    gc.collect()
+    assert len(signal._live_receivers(Payment)[0]) == 1
+
+
+@pytest.mark.promise(6)
+def test_a_sender_by_its_name_is_refused() -> None:
+    """Signals of models take one. A plain signal would call the receiver for nothing."""
+    with pytest.raises(TypeError, match=r"^'payments_integration\.Payment' sends nothing"):
+        status_changed.connect(print, sender="payments_integration.Payment")
 
 
 def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
