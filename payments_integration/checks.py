@@ -19,6 +19,7 @@ from django.db import connections, router
 from django.db.models import Model
 from django.db.models.signals import post_save, pre_save
 from django.urls import NoReverseMatch
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers, reconciliation, site_urls
@@ -67,7 +68,8 @@ def check_settings(**options: Any) -> Messages:
     E024: WAKE_UP would never be called.
     W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
     REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app. W027: an annotation limits
-    the rate of the tasks. W028: or their time. W029: the project's Celery app is not imported.
+    the rate of the tasks. W028: or their time. W029: the project's Celery app is not imported. W032: handlers wait for
+    a time in the future.
     """
     raw = getattr(settings, conf.NAME, {})
     problems = list(conf.problems(raw))
@@ -142,6 +144,14 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
             "deliveries to webhook/ get 404.",
             hint=f'Name one "{conf.DEFAULT_ACCOUNT}", or silence this check if your calls and URLs name one.',
         )
+    for alias, entry in raw["ACCOUNTS"].items():
+        if (since := entry.get("DISPATCH_SINCE")) is not None and since > timezone.now():
+            yield _warning(
+                "W032",
+                f'{conf.NAME}["ACCOUNTS"]["{alias}"]["DISPATCH_SINCE"] is in the future: no handler is ever called '
+                "for what happens until then.",
+                hint="Set it to a time that has passed, or leave it out.",
+            )
     processing = raw.get("PROCESSING", "inline")
     if raw.get("WAKE_UP") and processing != "worker":
         yield _error(

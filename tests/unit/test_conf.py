@@ -6,7 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -370,6 +370,17 @@ def test_accounts_without_a_default_are_a_warning(settings: Any) -> None:
     assert warning.id == "payments_integration.W008"
     assert 'no account "default"' in warning.msg
     settings.PAYMENTS_INTEGRATION = setting()
+    assert check_settings() == []
+
+
+@pytest.mark.promise(6)
+def test_a_border_of_history_in_the_future_is_a_warning(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = account(DISPATCH_SINCE=timezone.now() + timedelta(hours=1))
+    (warning,) = check_settings()
+    assert (warning.id, '["default"]["DISPATCH_SINCE"] is in the future' in warning.msg) == (
+        "payments_integration.W032", True
+    )  # fmt: skip
+    settings.PAYMENTS_INTEGRATION = account(DISPATCH_SINCE=timezone.now() - timedelta(hours=1))
     assert check_settings() == []
 
 
