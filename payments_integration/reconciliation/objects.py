@@ -20,7 +20,7 @@ from django.utils import timezone
 from payments_integration import conf, erasure, inbox, projection, sync
 from payments_integration.client import Answer, PageOf
 from payments_integration.dates import on_site
-from payments_integration.db.claims import Claims, Held, long_ago
+from payments_integration.db.claims import CLOCK_SLACK, Claims, Held, long_ago
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
@@ -212,7 +212,9 @@ def _request_silent(account: str) -> None:
 
 def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
     """Request a refresh of every row that the sweep did not confirm, a page at a time."""
-    rows = model._default_manager.filter(account=account, synced_at__lt=before, gone_at=None)
+    # A time in the future was written while our clock was ahead.
+    unconfirmed = Q(synced_at__lt=before) | Q(synced_at__gt=timezone.now() + CLOCK_SLACK)
+    rows = model._default_manager.filter(unconfirmed, account=account, gone_at=None)
     last = ""
     while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
         _request(account, model, ids, RefreshReason.FULL_RESYNC)

@@ -12,7 +12,15 @@ import time_machine
 from django.utils import timezone
 
 from payments_integration import inbox, projection, reconciliation, services
-from payments_integration.models import AccountState, Event, ObjectDispatch, Payment, RefreshReason, deletion_allowed
+from payments_integration.models import (
+    AccountState,
+    DepositReference,
+    Event,
+    ObjectDispatch,
+    Payment,
+    RefreshReason,
+    deletion_allowed,
+)
 from payments_integration.reconciliation.commands import run_due
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
@@ -237,6 +245,13 @@ class TestAheadAndSetRight:
             Payment.objects.all().delete()
         reconciliation.reconcile_objects()
         assert Payment.objects.get().pk == payment.pk
+
+    def test_a_full_resync_reads_what_no_list_has(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
+        with ahead():
+            reference = services.create_deposit_reference(country="MX", currency="MXN", method_code="mx_deposit")
+        sandbox.engine.disable_deposit_reference(reference.pk)
+        reconciliation.reconcile_objects(full=True)
+        assert DepositReference.objects.get().status == "disabled"
 
     def test_passes_without_a_worker_go_on(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
         with ahead():
