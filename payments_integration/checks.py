@@ -20,7 +20,7 @@ from django.db.models import Model
 from django.db.models.signals import post_save, pre_save
 from django.urls import NoReverseMatch
 from django.utils import timezone
-from django.utils.module_loading import import_string
+from django.utils.module_loading import import_string, module_has_submodule
 
 from payments_integration import conf, handlers, reconciliation, site_urls
 from payments_integration.attention import ACTIONS
@@ -343,11 +343,16 @@ def _unusable(path: str, method: str) -> str:
     return "" if is_class else f"it is not a class with a method {method}()"
 
 
+#: The module that is found in each installed app, and a name that is easily given to it.
+_HANDLERS = ("payment_handlers", "payments_handlers")
+
+
 @_listed
 def check_handlers(**options: Any) -> Messages:
     """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``.
 
     W017: a receiver of Django's ``pre_save`` or ``post_save`` waits for a mirror, which events write without them.
+    W033: no process imports a module of handlers.
     """
     for mirror in MIRRORS.values():
         # Receivers for every model, such as an audit log's, are not meant for payments alone.
@@ -375,6 +380,16 @@ def check_handlers(**options: Any) -> Messages:
                 f"The handler {where} does not take **kwargs.",
                 hint="Add **kwargs: a handler receives more arguments than it names.",
             )
+    # A project's own package is often no app.
+    project = str(getattr(settings, "ROOT_URLCONF", "")).partition(".")[0]
+    for package in {*(config.name for config in apps.get_app_configs()), project} & sys.modules.keys():
+        for module in _HANDLERS:
+            if f"{package}.{module}" not in sys.modules and module_has_submodule(sys.modules[package], module):
+                yield _warning(
+                    "W033",
+                    f"Nothing imports {package}.{module}: its handlers are never called.",
+                    hint=f"Call it {_HANDLERS[0]}.py, and list its app in INSTALLED_APPS.",
+                )
 
 
 @_listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 import certifi
 import pytest
@@ -758,6 +760,30 @@ def test_a_handler_for_an_unknown_event_type_or_status_is_a_warning(monkeypatch:
     assert "'succeded', which is not a status of Payment" in messages[0]
     assert "'paymnt.*'" in messages[1]
     assert "**kwargs" in messages[2]
+
+
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("is_an_app", [True, False], ids=["misspelt", "of no app"])
+def test_a_module_of_handlers_that_nothing_imports_is_a_warning(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_an_app: bool
+) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    package, module = tmp_path / "package_of_a_shop", "payments_handlers" if is_an_app else "payment_handlers"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / f"{module}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with mock.patch.dict(sys.modules):
+        importlib.import_module(package.name)
+        assert check_handlers() == []
+        if is_an_app:
+            settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, package.name]
+        else:
+            settings.ROOT_URLCONF = f"{package.name}.urls"
+        (warning,) = check_handlers()
+        assert (warning.id, f"{package.name}.{module}" in warning.msg) == ("payments_integration.W033", True)
+        importlib.import_module(f"{package.name}.{module}")
+        assert check_handlers() == []
 
 
 def test_orders_that_no_handler_follows_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
