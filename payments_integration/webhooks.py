@@ -122,8 +122,9 @@ def _read_body(request: HttpRequest, most: int) -> bytes:
     if int(length[-_MAX_DIGITS:]) > most or len(length) > _MAX_DIGITS:
         raise _Unreadable(413, "too_large")
     try:
-        # Only ASGI has a body of undeclared length. `body` would read it whole.
-        body = request.body if request.META.get("CONTENT_LENGTH") else request.read(most + 1)
+        # Only ASGI has a body of undeclared length. `body` would read it whole, but tells if a middleware has read it.
+        is_bounded = request.META.get("CONTENT_LENGTH") or getattr(request, "_read_started", False)
+        body = request.body if is_bounded else request.read(most + 1)
     except RequestDataTooBig as error:
         raise _Unreadable(413, "too_large") from error
     except UnreadablePostError as error:

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import DatabaseError, connection, transaction
-from django.test import Client, RequestFactory
+from django.test import AsyncRequestFactory, Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -187,6 +187,17 @@ class TestRefused:
         assert request.POST
         assert webhooks.webhook(request).status_code == 503
         assert "exempt the webhook URL" in caplog.text
+
+    @pytest.mark.case(12)
+    @pytest.mark.parametrize(("read", "status"), [("read", 503), ("body", 200)])
+    def test_a_body_without_a_length_that_a_middleware_has_read(
+        self, read: str, status: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        request: Any = AsyncRequestFactory().post(URL, **signed_delivery(RAW, SECRET))
+        del request.META["CONTENT_LENGTH"]  # sent in chunks, or by HTTP/2
+        assert (request.read() if read == "read" else request.body) == RAW
+        assert webhooks.webhook(request).status_code == status
+        assert ("exempt the webhook URL" in caplog.text) == (status == 503)
 
     def test_a_middleware_that_opens_a_transaction_is_answered_503(self, caplog: pytest.LogCaptureFixture) -> None:
         request = RequestFactory().post(URL, **signed_delivery(RAW, SECRET))
