@@ -19,7 +19,11 @@ _BEYOND_UTF8MB3 = "\U00010000"
 
 def writable(text: str, using: str) -> str:
     """Write each character of our own text that the database lacks as ``\\U0001f600``."""
-    if text.isascii() or (name := character_set(using)) in COMPLETE:
+    if text.isascii():
+        return text
+    # No database has half of a surrogate pair, which stands for a byte of a file name that is not UTF-8.
+    text = text.encode(errors="backslashreplace").decode()
+    if (name := character_set(using)) in COMPLETE:
         return text
     return "".join(char if _has(name, char) else ascii(char)[1:-1] for char in text)
 

@@ -293,6 +293,7 @@ def test_a_callback_that_closes_the_drivers_connection_costs_no_other_object_an_
 MISTAKES: dict[str, Callable[[], Any]] = {
     "CancelledError": _raise(asyncio.CancelledError()),
     "another BaseException": _raise(BaseException("gevent.Timeout")),
+    "names a file that is not UTF-8": _raise(FileNotFoundError("recib\udcf3.pdf")),
     "closes its connection": connection.close,
     "closes the driver's connection": _close_the_drivers_connection,
     "marks for rollback": lambda: transaction.set_rollback(True),
