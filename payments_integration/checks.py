@@ -24,7 +24,7 @@ from django.utils.module_loading import import_string, module_has_submodule
 
 from payments_integration import conf, handlers, reconciliation, site_urls
 from payments_integration.attention import ACTIONS
-from payments_integration.db import characters, sizes
+from payments_integration.db import fields, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
@@ -627,7 +627,7 @@ def check_storage(databases: Collection[str] | None = None, **options: Any) -> M
     using = router.db_for_write(Event)
     if not databases or using not in databases:
         return
-    names = {characters.character_set(using), characters.of_connection(using)} - characters.COMPLETE
+    names = {fields.character_set(using), fields.connection_character_set(using)} - fields.COMPLETE_CHARACTER_SETS
     if names:
         yield _warning(
             "W016",

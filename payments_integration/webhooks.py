@@ -17,8 +17,8 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, telemetry, wakeup
+from payments_integration.db.border import end_session, has_hidden_transaction
 from payments_integration.db.encryption import DecryptionError
-from payments_integration.db.sessions import end_session, has_hidden_transaction
 from payments_integration.db.transactions import RetryDeadline, is_nested
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from payments_integration.db.sessions import end_session
+from payments_integration.db.border import end_session
 
 #: A look at the database waits this many seconds for a lock, and for a statement.
 LOOK_SECONDS = 5

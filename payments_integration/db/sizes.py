@@ -7,7 +7,7 @@ large. So statements for many rows are bounded by bytes, and a row that is too l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from django.db import DataError, connections, router
@@ -41,8 +41,8 @@ def packet(using: str) -> int | None:
 
 def portions(
     items: Sequence[T], *, using: str, values: Callable[[T], Sequence[Any]] | None = None, most: int | None = None
-) -> Iterator[list[T]]:
-    """Yield the rows in portions of at most ``most`` rows, each for one statement of half a packet at most.
+) -> list[list[T]]:
+    """Return the rows in portions of at most ``most`` rows, each for one statement of half a packet at most.
 
     ``values`` returns what a statement contains of an item that is no row. Raises DataError for a row that is too
     large alone.
@@ -50,19 +50,18 @@ def portions(
     packet_size = packet(using)
     limit = MOST_BYTES if packet_size is None else min(MOST_BYTES, packet_size // 2)
     of_item = values or _of_row
-    portion: list[T] = []
+    found: list[list[T]] = []
     size = 0
     for item in items:
         needed = sum(map(_at_most, of_item(item)))
         if needed > limit:
             refuse_too_large(of_item(item), using=using)
-        if portion and (size + needed > limit or len(portion) == most):
-            yield portion
-            portion, size = [], 0
-        portion.append(item)
+        if not found or size + needed > limit or len(found[-1]) == most:
+            found.append([])
+            size = 0
+        found[-1].append(item)
         size += needed
-    if portion:
-        yield portion
+    return found
 
 
 def refuse_too_large(values: Sequence[Any], *, using: str) -> None:

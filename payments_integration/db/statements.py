@@ -27,8 +27,8 @@ from django.db.models.signals import post_save, pre_save
 from django.db.models.sql import InsertQuery, Query
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration.db import characters, sizes
-from payments_integration.db.fields import OwnTextField
+from payments_integration.db import sizes
+from payments_integration.db.fields import OwnTextField, writable
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -465,7 +465,7 @@ def _execute(using: str, sql: str, rows: Sequence[Model], *, with_keys: bool = F
     records = [{name: getattr(row, name) for name in names} for row in rows]
     for name in [field.attname for field in fields if isinstance(field, OwnTextField)]:
         for record in records:
-            record[name] = characters.writable(record[name], using)
+            record[name] = writable(record[name], using)
     # Imported with the first bulk write, because every process imports this module.
     import msgspec  # noqa: PLC0415
 

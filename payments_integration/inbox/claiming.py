@@ -24,8 +24,8 @@ from django.utils import timezone
 
 from payments_integration import conf, telemetry
 from payments_integration.db import statements
+from payments_integration.db.border import end_session, restore_session
 from payments_integration.db.claims import new_token
-from payments_integration.db.sessions import end_session, restore_session
 from payments_integration.db.transactions import (
     drop_if_broken,
     is_transient,

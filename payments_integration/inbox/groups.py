@@ -17,7 +17,7 @@ from django.db import Error as AnyDatabaseError, connections
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.callbacks import Callbacks
+from payments_integration.db.border import Callbacks
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
     GOES_FIRST,

@@ -21,8 +21,8 @@ from django.db import Error as AnyDatabaseError, InterfaceError, OperationalErro
 
 from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
+from payments_integration.db.border import end_session
 from payments_integration.db.notifications import Listener, can_notify
-from payments_integration.db.sessions import end_session
 from payments_integration.models import Event
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger

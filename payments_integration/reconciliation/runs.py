@@ -14,7 +14,7 @@ from django.db import DatabaseError, IntegrityError, router
 from django.utils import timezone
 
 from payments_integration.attention import name_trouble
-from payments_integration.db import characters, statements
+from payments_integration.db import fields, statements
 from payments_integration.db.claims import ClaimLost, Claims, Held
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.exceptions import (
@@ -171,7 +171,7 @@ def _plain(value: Any) -> Any:
     """Return the value as JSON, in characters that the database can store."""
     if isinstance(value, int | bool | None):
         return value
-    return characters.writable(str(value), router.db_for_write(ReconciliationRun))
+    return fields.writable(str(value), router.db_for_write(ReconciliationRun))
 
 
 def resumed_pages(walk: Callable[[str | None], Iterator[T]], cursor: str | None) -> Iterator[T]:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, outbox, permissions, schemas, telemetry
-from payments_integration.db import characters
+from payments_integration.db import fields
 from payments_integration.db.transactions import ledger_database, refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import MIRRORS, Mirror, Operation
@@ -159,7 +159,7 @@ def creation(
     key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
     validator.finish()
     _check_size(validator, body)
-    for name, char in characters.lacking(body, ledger_database()).items():
+    for name, char in fields.lacking(body, ledger_database()).items():
         validator.fail(name, _("The database of this site cannot store the character %(char)s.") % {"char": char})
     validator.finish()
     return Intent(

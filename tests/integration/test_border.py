@@ -190,7 +190,7 @@ def test_a_callback_that_meets_a_conflict_does_not_repeat_the_handler(
         assert inbox.dispatch() == 4
     assert counted() == everything_once("pay_1", events=4)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
-    records = [record for record in caplog.records if record.name == "payments_integration.db.callbacks"]
+    records = [record for record in caplog.records if record.name == "payments_integration.db.border"]
     assert [record.event_id for record in records] == list(everything_once("pay_1", events=4))  # type: ignore[attr-defined]
     assert all(record.levelno == logging.ERROR and record.exc_info for record in records)
     assert [fact.account for fact in told.of(telemetry.CallbackFailed)] == ["default"] * 4

@@ -108,7 +108,7 @@ def refusing(execute: Callable[..., int]) -> Callable[..., int]:
     """PostgreSQL has no such limit: pretend that it had."""
 
     def run(using: str, sql: str, rows: Any, **options: Any) -> int:
-        list(sizes.portions(rows, using=using))
+        sizes.portions(rows, using=using)
         return execute(using, sql, rows, **options)
 
     return run

@@ -17,7 +17,7 @@ from django.test import Client
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
-from payments_integration.db import characters
+from payments_integration.db import fields
 from payments_integration.models import DueRefresh, Event, Payment, Refund, StatusChange, deletion_allowed
 from payments_integration.projection import forget_contacts, forget_secrets
 from payments_integration.testing import ProviderSandbox, signed_delivery
@@ -68,7 +68,7 @@ def use(name: str) -> None:
     connection.settings_dict["NAME"] = name
     forget_secrets()
     forget_contacts()
-    characters._character_set.cache_clear()  # as a restart does
+    fields._character_set.cache_clear()  # as a restart does
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from django.db.transaction import TransactionManagementError
 from django.test import Client
 
 from payments_integration import inbox, services
-from payments_integration.db.sessions import end_session, restore_session
+from payments_integration.db.border import end_session, restore_session
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, Operation
 from payments_integration.testing import signed_delivery

@@ -1,19 +1,70 @@
-"""Notice, and set back, what the project's code changed for the whole session of a connection."""
+"""Guard the border with the project's code: what it hangs on our transactions, and what it changes of our sessions.
+
+Handlers, and receivers of other apps on our rows, give functions to ``transaction.on_commit``. Django calls these
+inside the exit of ``atomic``, where an error looks like a failure of the transaction, although that is committed. An
+error also keeps the later functions from being called. The project's code may also change a connection's session, or
+open a transaction without Django.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 from django.db import Error
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from payments_integration import telemetry
+from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
 _SILENT = "_payments_integration_silent_session"
 #: libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
 _POSTGRES_OPEN = (2, 3)
+
+
+class Callbacks:
+    """The callbacks that are registered on a connection from now on.
+
+    Create it before the transaction. Call :meth:`contain` as the transaction's last step, and
+    :meth:`raise_interruption` after its commit.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper, about: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._first = len(connection.run_on_commit)
+        self._about = about
+        self._interruptions: list[BaseException] = []
+
+    def contain(self) -> None:
+        """Replace each callback, in place, by one that logs its errors. Django still decides if it is called."""
+        registered: Any = self._connection.run_on_commit
+        registered[self._first :] = [
+            (savepoints, self._contained(callback), robust)
+            for savepoints, callback, robust in registered[self._first :]
+        ]
+
+    def raise_interruption(self) -> None:
+        """Raise the first SystemExit, KeyboardInterrupt or GeneratorExit that a callback raised."""
+        if self._interruptions:
+            raise self._interruptions.pop(0)
+
+    def _contained(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        @wraps(callback)
+        def call() -> None:
+            try:
+                callback()
+            except INTERRUPTIONS as interruption:
+                self._interruptions.append(interruption)
+            except BaseException as error:  # also CancelledError, and the time-outs of gevent
+                extra = dict(self._about)
+                logger.error("A callback after a commit failed: %r", callback, exc_info=error, extra=extra)
+                telemetry.happened(telemetry.CallbackFailed(self._about.get("account", ""), error))
+
+        return call
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:
