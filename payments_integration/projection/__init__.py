@@ -1,9 +1,8 @@
 """Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
-``events`` applies events in batches, ``answers`` writes answers, ``snapshots`` tells what was known before a request,
-``ordering`` decides which of two states is newer, ``history`` knows what was before the installation and the
-provider's time, ``refreshes`` records which objects must be read again, and ``rows`` converts structs to rows and
-compares them.
+``events`` applies events in batches, and ``answers`` writes answers. ``reads`` tells what was known before a request,
+and records which objects must be read again. ``ordering`` decides which of two states is newer, ``history`` knows what
+was before the installation and the provider's time, and ``rows`` converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
@@ -31,11 +30,16 @@ from payments_integration.projection.history import (
     provider_time,
 )
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
-from payments_integration.projection.refreshes import (
+from payments_integration.projection.reads import (
+    ABSENT,
+    Snapshot,
     awaiting_read,
+    balance_snapshots,
     is_awaited,
+    refunds_of,
     request_refresh,
     request_refreshes,
+    snapshot,
 )
 from payments_integration.projection.rows import (
     differences,
@@ -43,7 +47,6 @@ from payments_integration.projection.rows import (
     erased,
     storable,
 )
-from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_snapshots, refunds_of, snapshot
 
 __all__ = [
     "ABSENT",

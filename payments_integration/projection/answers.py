@@ -34,9 +34,15 @@ from payments_integration.models import (
 )
 from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.ordering import Order
-from payments_integration.projection.refreshes import request_refresh, request_refreshes
+from payments_integration.projection.reads import (
+    ABSENT,
+    Snapshot,
+    balance_events,
+    number_of_events,
+    request_refresh,
+    request_refreshes,
+)
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.snapshots import ABSENT, Snapshot, balance_events, number_of_events
 from payments_integration.signals import mirror_written
 
 

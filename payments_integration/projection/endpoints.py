@@ -16,7 +16,7 @@ from payments_integration.db.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.models import WebhookEndpoint
 from payments_integration.projection.answers import write_answer
-from payments_integration.projection.snapshots import snapshot
+from payments_integration.projection.reads import snapshot
 
 #: The old secret stays valid for this long after a rotation (spec, "Webhook endpoints").
 PREVIOUS_SECRET_VALID = timedelta(hours=24)

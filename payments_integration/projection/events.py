@@ -30,7 +30,7 @@ from payments_integration.models import (
 )
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.ordering import Order
-from payments_integration.projection.refreshes import request_refreshes
+from payments_integration.projection.reads import request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.signals import mirror_written
 

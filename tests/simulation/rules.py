@@ -313,7 +313,7 @@ MUTANTS = (
         "    return begins_at is not None and at < begins_at\n",
         "    return False\n",
     ),
-    _one("handlers wait for no read", "projection/refreshes.py", _AWAITING, "    return set()\n"),
+    _one("handlers wait for no read", "projection/reads.py", _AWAITING, "    return set()\n"),
     _one(
         "events of a pass are dispatched at once",
         "inbox/processing.py",
