@@ -22,7 +22,7 @@ from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
-    from payments_integration.client.attempt import Check
+    from payments_integration.client.connections import Check
     from payments_integration.client.transport import Reply, Transport
 
 #: An answer that came longer ago than this no longer says what time it is at the provider.

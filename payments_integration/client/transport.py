@@ -20,8 +20,15 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.attempt import Attempt, Check, EndedEarly, NotConnected, attempts, current_attempt
-from payments_integration.client.connections import POOLS
+from payments_integration.client.connections import (
+    POOLS,
+    Attempt,
+    Check,
+    EndedEarly,
+    NotConnected,
+    attempts,
+    current_attempt,
+)
 from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
@@ -218,7 +225,8 @@ class _Adapter(HTTPAdapter):
         try:
             super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
         except OSError:
-            raise current_attempt().without_authorities() from None
+            what = f"the certificate of {current_attempt().base_url} cannot be checked"
+            raise NotConnected(f"{what}. The file of CA_BUNDLE is gone.") from None
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **kwargs)
