@@ -90,7 +90,8 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
         recovery.bring_up_to_date(precondition)
-    latest = sending.latest_answer(get_client(operation.account))
+    client = get_client(operation.account)
+    latest = sending.latest_answer(client)
     note = f"{who} approved it: {comment}" if comment else f"{who} approved it"
     token = new_token()
 
@@ -123,7 +124,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         write, using=ledger_database(), durable=True, lost_races=False, about=ledger.log_ids(operation)
     )
     check.note_committed(approved)
-    return sending.send_now(approved)
+    return sending.send_now(approved, client)
 
 
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, who: str) -> Any:

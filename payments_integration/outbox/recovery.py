@@ -136,7 +136,7 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     claim = claiming.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
-            sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+            sending.attempt(claim, get_client(operation.account), max_wait=sync.WORKER_WAIT)
         except sending.KeyExpired:
             look_ups.resolve_by_reading(claim)
     return claim is not None

@@ -101,7 +101,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     found = claiming.claim_to_send(operation, _SENDABLE, latest)
     with _claimed(operation, found, who and f"{who} sends it again") as claim:
         try:
-            sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+            sending.attempt(claim, get_client(operation.account), max_wait=sync.WORKER_WAIT)
         except sending.KeyExpired:
             claim.release(state=state, next_attempt_at=None)
             _refuse_expired()

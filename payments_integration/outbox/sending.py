@@ -62,7 +62,7 @@ def latest_answer(client: Client) -> LatestAnswer:
     return latest
 
 
-def send_now(operation: Operation) -> Any:
+def send_now(operation: Operation, client: Client) -> Any:
     """Send an operation that was just recorded and claimed, while the caller waits. Returns the mirror row.
 
     Raises the ProviderError of a refusal, and NoAnswer if there was no connection. Any other error, such as one
@@ -72,7 +72,7 @@ def send_now(operation: Operation) -> Any:
     # The commit that recorded the operation also claimed it.
     claim = Claim(operation, operation.claim_token, earlier_may_have_run=False)
     try:
-        sent = attempt(claim, max_wait=INTERACTIVE_WAIT, caller_waits=True)
+        sent = attempt(claim, client, max_wait=INTERACTIVE_WAIT, caller_waits=True)
         wakeup.wake(operation.account)
     except ClaimLost:
         # It outlasted the claim, and another worker took over. That worker's outcome is the answer.
@@ -90,7 +90,7 @@ def send_now(operation: Operation) -> Any:
     raise OutcomeUnknown(operation, sent.error) from sent.error
 
 
-def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sent:
+def attempt(claim: Claim, client: Client, *, max_wait: float, caller_waits: bool = False) -> Sent:
     """Send once under a claim and write the outcome.
 
     ``caller_waits``: the caller gets the error, so an attempt that was not executed is closed, not sent later.
@@ -101,7 +101,6 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
     before = projection.ABSENT
     if not call.creates:
         before = projection.snapshot(call.kind, operation.account, operation.target_id)
-    client = get_client(operation.account)
     if claim.earlier_may_have_run and not call.repeat_is_harmless:
         try:
             date = _ask(client).date

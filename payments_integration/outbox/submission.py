@@ -66,7 +66,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
     )
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return ledger.outcome_of(operation)
-    return sending.send_now(operation)
+    return sending.send_now(operation, client)
 
 
 def submit_later(intent: Intent, check: CommitCheck) -> Operation:

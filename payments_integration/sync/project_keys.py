@@ -85,8 +85,8 @@ class _Standing(StrEnum):
     FORGOTTEN = "forgotten"
 
 
-#: By alias and hash of the key: how long its standing is trusted (monotonic clock), and when it was refused.
-_known: dict[tuple[str, str], tuple[float, _Standing, datetime | None]] = {}
+#: By account, with its key: how long its standing is trusted (monotonic clock), and when it was refused.
+_known: dict[conf.Account, tuple[float, _Standing, datetime | None]] = {}
 #: When another comparison of a key may begin. A call that needs one does not wait.
 _put_off: dict[tuple[str, str], float] = {}
 #: The objects that the provider did not know under a key, in comparisons that were cut short. A verdict ends it.
@@ -274,30 +274,30 @@ def _put_off_comparison(account: str) -> None:
 
 def _write(account: str, **values: Any) -> None:
     updated(AccountState.objects.filter(pk=account), **values)
-    key = account, conf.key_hash(account)
-    _known.pop(key, None)
-    _not_known.pop(key, None)
+    _known.pop(conf.account(account), None)
+    _not_known.pop((account, conf.key_hash(account)), None)
 
 
 def _standings(accounts: Mapping[str, conf.Account]) -> dict[str, tuple[_Standing, datetime | None]]:
     """Return the standing of each account's key, and when it was refused. One statement at most."""
-    if conf.in_test_environment():
-        return dict.fromkeys(accounts, (_Standing.RIGHT, None))
     now = time.monotonic()
     found: dict[str, tuple[_Standing, datetime | None]] = {}
     unread: list[str] = []
     for alias, entry in accounts.items():
-        until, standing, refused_at = _known.get((alias, entry.key_hash), (0.0, _Standing.RIGHT, None))
+        until, standing, refused_at = _known.get(entry, (0.0, _Standing.RIGHT, None))
         found[alias] = standing, refused_at
         if now >= until:
             unread.append(alias)
-    states = AccountState.objects.in_bulk(unread) if unread else {}
+    # In Django's test environment every key is right: each test has its own.
+    if not unread or conf.in_test_environment():
+        return found
+    states = AccountState.objects.in_bulk(unread)
     for alias in unread:
         state = states.get(alias)
         standing = _Standing.RIGHT if state is None else _standing(state, accounts[alias])
         refused_at = None if state is None else state.refused_key_at
         trusted = _TRUST_SECONDS if standing is _Standing.RIGHT else _DISTRUST_SECONDS
-        _known[alias, accounts[alias].key_hash] = now + trusted, standing, refused_at
+        _known[accounts[alias]] = now + trusted, standing, refused_at
         found[alias] = standing, refused_at
     return found
 
