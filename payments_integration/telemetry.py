@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -192,12 +192,13 @@ def forget(observer: Observer) -> None:
         _observers.remove(observer)
 
 
-@contextmanager
-def during(activity: ActivityT) -> Iterator[ActivityT]:
+def during(activity: ActivityT) -> AbstractContextManager[ActivityT]:
     """Tell observers when the block begins and ends. What becomes known meanwhile is set on the activity."""
-    if not _observers:
-        yield activity
-        return
+    return _observed(activity) if _observers else nullcontext(activity)
+
+
+@contextmanager
+def _observed(activity: ActivityT) -> Iterator[ActivityT]:
     ends = [end for observer in _observers if (end := _told(observer.begun, activity)) is not None]
     try:
         yield activity

@@ -184,6 +184,7 @@ class Requestor:
                     retry_after=wait,
                 )
             else:
+                limits = conf.current()
                 exchange = telemetry.Exchange(self._account.alias, method, _route(path), retries)
                 with telemetry.during(exchange):
                     reply = state.transport.exchange(
@@ -192,7 +193,8 @@ class Requestor:
                         params=params,
                         body=body,
                         idempotency_key=idempotency_key,
-                        seconds=budget(conf.current().REQUEST_DEADLINE),
+                        limits=limits,
+                        seconds=budget(limits.REQUEST_DEADLINE),
                         check=_check.get(),
                     )
                     refusal = None if 200 <= reply.status_code < 300 else self._refusal(reply, body)

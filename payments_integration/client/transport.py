@@ -106,10 +106,11 @@ class Transport:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
+        limits: conf.Settings,
         seconds: float,
         check: Check | None,
     ) -> Reply:
-        """Send once, and be over in ``seconds``. ``path`` is already quoted.
+        """Send once, and be over in ``seconds``, within the time-outs of ``limits``. ``path`` is already quoted.
 
         Raises NoAnswer if no status and headers arrive, and the error of ``check``, which is called right before the
         first byte leaves.
@@ -122,7 +123,6 @@ class Transport:
             headers["Content-Type"] = "application/json"
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
-        limits = conf.current()
         ends_at = time.monotonic() + seconds
         url = f"{self._base_url}/v1{path}"
         was_repeated = False

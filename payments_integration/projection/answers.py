@@ -262,7 +262,6 @@ def _put(
 
     ``facts`` is given for an object with a status.
     """
-    kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # A stored event that is not applied yet will be ordered against this row.
         is_synced = facts is None or facts.is_synced
@@ -280,7 +279,7 @@ def _put(
         return row
     if not unchanged or (by_event and order is Order.NEWER):
         if differs:
-            request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
+            request_refresh(account, row.kind, row.object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
     rows.assign(row, values)

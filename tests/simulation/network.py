@@ -154,6 +154,7 @@ class Transport:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idempotency_key: str | None = None,
+        limits: conf.Settings,
         seconds: float,
         check: Callable[[float], None] | None,
     ) -> Reply:
