@@ -47,9 +47,10 @@ QUIET_FOR = timedelta(minutes=5)
 _KEPT_REQUEST_IDS = 20
 
 
-def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
-    """Close the operation after a successful answer and write the mirror, in one transaction. Returns the row.
+def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> tuple[Any, bool]:
+    """Close the operation after a successful answer and write the mirror, in one transaction.
 
+    Returns the row, and True if that left something to do: to dispatch, to read, or another call to send.
     If an earlier attempt may have run, the answer may be old. It proves only which object was made, and a GET reads
     that object. Raises WireError if the object belongs to another account or operation: nothing is written.
     """
@@ -57,7 +58,7 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     secret = getattr(resource, "secret", None)
     is_first_run = first_run()
 
-    def write() -> Any:
+    def write() -> tuple[Any, bool]:
         # When this transaction is repeated, an event may have created the row.
         is_new = is_first_run() and call.creates and not claim.earlier_may_have_run
         row = None if resource is None else _write_answer(claim, answer, before, is_new=is_new)
@@ -67,19 +68,20 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
             (not is_new and _is_linked(operation, resource.id)) or _is_asked_for(operation, resource)
         ):
             raise schemas.WireError("the answer names another operation's object")
-        _record(call.after_answer(operation, resource, earlier_may_have_run=claim.earlier_may_have_run))
+        further = call.after_answer(operation, resource, earlier_may_have_run=claim.earlier_may_have_run)
+        _record(further)
         if call.answers_with_secret and not secret and not claim.earlier_may_have_run:
             _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
-        return row
+        return row, not is_new or row is None or further is not None or projection.leaves_work(row)
 
     object_id = getattr(resource, "id", operation.target_id)
-    row = _settle(claim, _result(claim, call, object_id, request_id=answer.request_id), write)
+    row, leaves_work = _settle(claim, _result(claim, call, object_id, request_id=answer.request_id), write)
     if claim.earlier_may_have_run and resource is not None:
         row = _read_quietly(call.kind, operation.account, resource.id) or row
     if call.answers_with_secret:
         # The caller sees it once. It is not a field, so no repr shows it.
         vars(row)["secret"] = secret
-    return row
+    return row, leaves_work
 
 
 def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bool:

@@ -49,6 +49,8 @@ class Sent:
 
     row: Any = None
     error: Exception | None = None
+    #: False if it left nothing to dispatch, to read or to send.
+    leaves_work: bool = True
 
 
 def latest_answer(client: Client) -> LatestAnswer:
@@ -73,7 +75,8 @@ def send_now(operation: Operation, client: Client) -> Any:
     claim = Claim(operation, operation.claim_token, earlier_may_have_run=False)
     try:
         sent = attempt(claim, client, max_wait=INTERACTIVE_WAIT, caller_waits=True)
-        wakeup.wake(operation.account)
+        if sent.leaves_work:
+            wakeup.wake(operation.account)
     except ClaimLost:
         # It outlasted the claim, and another worker took over. That worker's outcome is the answer.
         operation.refresh_from_db()
@@ -160,7 +163,8 @@ def _send(
         outcomes.unknown(claim, contradiction)
         return Sent()
     try:
-        return Sent(row=outcomes.done(claim, answer, before))
+        row, leaves_work = outcomes.done(claim, answer, before)
+        return Sent(row=row, leaves_work=leaves_work)
     except schemas.WireError as error:
         # The object belongs to another account or operation. A worker cannot settle that.
         outcomes.unknown(claim, str(error))

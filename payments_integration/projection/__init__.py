@@ -5,7 +5,14 @@ and records which objects must be read again. ``ordering`` decides which of two 
 was before the installation and the provider's time, and ``rows`` converts structs to rows and compares them.
 """
 
-from payments_integration.projection.answers import mark_gone, record_identity, write_answer, write_balances, write_new
+from payments_integration.projection.answers import (
+    leaves_work,
+    mark_gone,
+    record_identity,
+    write_answer,
+    write_balances,
+    write_new,
+)
 from payments_integration.projection.endpoints import (
     active_secrets,
     forget_secrets,
@@ -73,6 +80,7 @@ __all__ = [
     "has_unreadable_secret",
     "is_awaited",
     "is_history",
+    "leaves_work",
     "mark_endpoint_deleted",
     "mark_gone",
     "note_contact",

@@ -28,6 +28,7 @@ from payments_integration.models import (
     EventState,
     Mirror,
     RefreshReason,
+    Refund,
     StateBy,
     StatusChange,
     WebhookEndpoint,
@@ -43,7 +44,7 @@ from payments_integration.projection.reads import (
     request_refreshes,
 )
 from payments_integration.projection.rows import keep_erased
-from payments_integration.signals import mirror_written
+from payments_integration.signals import has_listeners, mirror_written, status_changed
 
 
 @dataclass(slots=True)
@@ -90,6 +91,11 @@ def write_answer(
         return _write(account, resource, answered_at, duration, before)
 
     return repeatable(write, using=router.db_for_write(Event))
+
+
+def leaves_work(row: Mirror) -> bool:
+    """Return True if the write of a new object left something to do: a change to dispatch, or a payment to read."""
+    return isinstance(row, Refund) or has_listeners(status_changed, type(row), rows.status_of(row))
 
 
 @sensitive_variables()  # a report of an error would show payers

@@ -251,7 +251,7 @@ CRASHES: dict[str, tuple[Any, str]] = {
     "recorded, not sent": (sending, "attempt"),
     "sent, nothing saved": (outcomes, "done"),
     "saving: the operation closed, the mirror not written": (projection, "write_answer"),
-    "saved, not returned": (wakeup, "wake"),
+    "saved, not returned": (sending, "Sent"),
 }
 
 

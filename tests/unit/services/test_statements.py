@@ -5,17 +5,18 @@ A machine may be slow, a count may not grow. What begins and ends transactions i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments_integration import services
+from payments_integration import services, wakeup
 from payments_integration.db import sizes
 from payments_integration.exceptions import InvalidState, OutcomeUnknown, PaymentsError
-from payments_integration.models import DueRefresh
+from payments_integration.models import DueRefresh, EventState, StatusChange
+from tests.conftest import Receiver
 from tests.fake_provider import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Next, payment, payout, refusal, timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,6 +66,14 @@ def counted(call: Callable[[], Any]) -> Counts:
     return Counts(len(kinds) - control, control)
 
 
+@pytest.fixture
+def awake(woken: list[str]) -> Iterator[None]:
+    """Wake-ups do their work, as on a site."""
+    previous = wakeup.set_hook(wakeup._on_wake)
+    yield
+    wakeup.set_hook(previous)
+
+
 def service(name: str, mirrored: Any) -> Callable[[str | None], Any]:
     """The call, by its key."""
     args, kwargs = ASKED[name][0](mirrored)
@@ -90,6 +99,28 @@ def test_a_cancel_takes_at_most_eight_statements(name: str) -> None:
 
 def test_a_refund_takes_at_most_ten_statements() -> None:
     assert ASKED["create_refund"][1].statements <= 10
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_") and name != "create_refund"])
+def test_nothing_follows_a_creation_that_left_nothing_to_do(fake: Fake, mirrored: Any, awake: None, name: str) -> None:
+    """It was five statements for an empty batch, and what asks for changes and reads that are due."""
+    call, most = service(name, mirrored), ASKED[name][1]
+    assert counted(lambda: call("k1")) == most
+    assert not DueRefresh.objects.exists()
+    assert not StatusChange.objects.filter(state=EventState.APPLIED).exists()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_") and name != "create_refund"])
+def test_a_creation_wakes_who_calls_the_handlers(fake: Fake, receiver: Receiver, woken: list[str], name: str) -> None:
+    service(name, None)("k1")
+    assert woken == ["default"]
+    assert StatusChange.objects.filter(state=EventState.APPLIED).exists()
+
+
+def test_a_refund_wakes_who_reads_its_payment(fake: Fake, mirrored: Any, woken: list[str]) -> None:
+    service("create_refund", mirrored)("k1")
+    assert woken == ["default"]
+    assert DueRefresh.objects.exists()
 
 
 @pytest.mark.parametrize("earlier", [1, 3])
