@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, wakeup
-from payments_integration.client import Client, LatestAnswer
+from payments_integration.client import Client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import (
     in_transaction,
@@ -120,7 +121,11 @@ def _recorded(
     try:
         if may_read and precondition is not None and precondition.prepare():
             recovery.link_competitors(precondition, until=until)
-        latest = None if client is None else _latest_answer(client)
+        latest = None
+        if client is not None:
+            # A first attempt is safe without an answer. Without a ``Date`` there is no second one.
+            with suppress(NoAnswer, RateLimited):
+                latest = sending.latest_answer(client)
         record = partial(
             ledger.record, intent, precondition, deferred=deferred, latest=latest, reopenable=reopenable, check=check
         )
@@ -150,14 +155,6 @@ def _found(intent: Intent) -> Operation | None:
     """Return the operation that a concurrent call with this key has recorded."""
     known = ledger.find(intent)
     return None if known is None or known.has_free_key else known
-
-
-def _latest_answer(client: Client) -> LatestAnswer | None:
-    """Return None if there is no answer: a first attempt is safe, and without a ``Date`` there is no second."""
-    try:
-        return sending.latest_answer(client)
-    except (NoAnswer, RateLimited):
-        return None
 
 
 def _send_deferred(pk: str) -> None:
