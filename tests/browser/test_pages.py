@@ -155,8 +155,8 @@ MEASURE = """async () => {
             .map(element => `${element.tagName}.${element.className} ${element.textContent.trim().slice(0, 40)}`),
     };
 }"""
-#: A phone, 1366 at 200 %, 1366 and 1920.
-WIDTHS = (390, 683, 1366, 1920)
+#: A small phone, which is also 1280 at 400 %; 1366 at 200 %, 1366 and 1920.
+WIDTHS = (320, 683, 1366, 1920)
 #: Of the overview, at 1366.
 MAX_HEIGHT = 2500
 #: The screenshots of the documentation: the page, and the element at the top.
