@@ -254,4 +254,5 @@ class ListAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return super().history_view(request, object_id, {"pi_head": self.head_template, **(extra_context or {})})
+        context = {"pi_head": self.head_template, "media": self.media, **(extra_context or {})}
+        return super().history_view(request, object_id, context)

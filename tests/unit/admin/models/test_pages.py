@@ -47,7 +47,7 @@ def test_a_plain_row_is_listed_and_shown(boss: Client, model: str) -> None:
     # Nothing can be changed, so "View" says nothing.
     assert "| View " not in html
     assert "<h1>View " not in html
-    page(boss, url(model, "history", row.pk))
+    assert "payments_integration/admin.css" in page(boss, url(model, "history", row.pk))
 
 
 def test_odd_rows_are_listed_and_shown_and_their_markup_is_escaped(boss: Client) -> None:
