@@ -117,6 +117,7 @@ class BulkRefundPage(SendingPage):
         included = [part for part in parts if not part.left_out]
         totals = _totals(included)
         count = len(included)
+        form.fields["reason"].help_text = _("The same for all of them.")
         context = {
             "title": _("Refund selected payments"),
             "form": form,
