@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib.admin.widgets import AdminTextareaWidget
@@ -65,10 +65,6 @@ class ReasonForm(KeyedForm):
         max_length=2000,
         widget=AdminTextareaWidget(attrs={"rows": 2}),
     )
-
-    def clean_reason(self) -> str:
-        # Browsers send different line breaks. Store "\n".
-        return "\n".join(cast("str", self.cleaned_data["reason"]).splitlines())
 
 
 class RefundForm(ReasonForm):

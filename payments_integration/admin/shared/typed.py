@@ -11,7 +11,10 @@ from payments_integration.validation.text import typed
 
 
 class TypedForm(forms.Form):
-    """A form that removes invisible marks from its input. Numbers and names are often pasted with some."""
+    """A form that removes invisible marks from its input. Numbers and names are often pasted with some.
+
+    A browser counts a line break as one character and sends two, so a text of the maximum length would be refused.
+    """
 
     def __init__(self, data: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(_typed(data), *args, **kwargs)
@@ -27,4 +30,4 @@ def _typed(data: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return typed(value) if isinstance(value, str) else value
+    return typed(value).replace("\r\n", "\n") if isinstance(value, str) else value

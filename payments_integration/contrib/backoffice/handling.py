@@ -51,8 +51,7 @@ def done(thing: Thing, note: str, *, author: object) -> Todo:
     if not thing.is_done_by_note:
         raise ValidationError({"thing": [_("This ends when it is decided. A note cannot end it.")]})
     validator = Validator()
-    # A browser counts a line break as one character, and sends two.
-    text = validator.text("note", note.replace("\r\n", "\n").strip(), max_length=MAX_LENGTH, required=True)
+    text = validator.text("note", note.strip(), max_length=MAX_LENGTH, required=True)
     validator.finish()
 
     def write() -> Todo:

@@ -9,8 +9,10 @@ from django.test import Client
 
 from payments_integration.admin.flows.decisions import CommentForm
 from payments_integration.admin.flows.forms import DestinationForm, KeyedForm
+from payments_integration.admin.flows.refund import ReasonForm
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.contrib.backoffice.admin.days import DaysForm
+from payments_integration.contrib.backoffice.admin.overview.todo import NoteForm
 from payments_integration.contrib.backoffice.terms import readings
 from payments_integration.validation.text import typed
 from tests.factories import rows
@@ -32,6 +34,14 @@ def test_a_form_reads_what_was_meant() -> None:
     form = CommentForm(data)
     assert form.is_valid()
     assert form.cleaned_data["comment"] == "called back"
+
+
+@pytest.mark.parametrize(("form", "name"), [(CommentForm, "comment"), (ReasonForm, "reason"), (NoteForm, "note")])
+def test_a_line_break_counts_as_one_character_as_in_the_browser(form: type[Form], name: str) -> None:
+    text = "a\n" * 999 + "ab"
+    filled = form({name: text.replace("\n", "\r\n"), "idempotency_key": "key"})
+    assert filled.is_valid()
+    assert filled.cleaned_data[name] == text
 
 
 @pytest.mark.parametrize("text", ["\u0928\u094d\u200d", "\U0001f468\u200d\U0001f469", "Ñandú 漢字"])

@@ -47,7 +47,7 @@ PEOPLE, DONE = 200, 50
 class NoteForm(TypedForm):
     note = forms.CharField(
         label=gettext_lazy("What did you do?"),
-        max_length=handling.MAX_LENGTH * 2,
+        max_length=handling.MAX_LENGTH,
         error_messages={"required": gettext_lazy("The note is empty. Write what you did.")},
     )
 
