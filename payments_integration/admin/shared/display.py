@@ -179,6 +179,7 @@ def seconds(value: float | None, *, signed: bool = False) -> str:
     """Return seconds with one decimal; a dash for None."""
     if value is None:
         return EMPTY
+    value = round(value, 1) or 0.0  # never "-0.0"
     sign = "+" if signed and value >= 0 else ""
     return sign + (_("%(seconds)s s") % {"seconds": number_format(value, 1)}).replace(" ", "\xa0")
 

@@ -60,6 +60,7 @@ def test_seconds_have_one_decimal_as_the_language_writes_it() -> None:
     with translation.override("es"):
         assert display.seconds(0.44, signed=True) == "+0,4\xa0s"
         assert display.seconds(-1.25) == "-1,2\xa0s"
+        assert display.seconds(-0.04, signed=True) == "+0,0\xa0s", "never minus zero"
     assert display.seconds(None) == display.EMPTY
 
 
