@@ -18,7 +18,6 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
-    HttpResponseNotAllowed,
     HttpResponseRedirect,
 )
 from django.template.response import TemplateResponse
@@ -29,7 +28,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration import services
 from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
-from payments_integration.admin.shared.buttons import Button, Press, Tool, Weight, new_key
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
@@ -192,7 +191,8 @@ class ReadOnlyAdmin(ListAdmin):
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             obj = self.permitted(request, object_id, button.permission)
             if request.method != "POST":
-                return HttpResponseNotAllowed(["POST"])
+                self.message_user(request, NOTHING_DONE, messages.WARNING)
+                return self.back(request, obj)
             form = button.form(request.POST) if button.form else forms.Form(request.POST)
             if not form.is_valid():
                 for name, found in form.errors.items():

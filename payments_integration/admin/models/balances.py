@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, services
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Tool
+from payments_integration.admin.shared import columns
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Tool
 from payments_integration.admin.shared.display import explain
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance
@@ -72,7 +72,8 @@ class BalanceAdmin(MirrorAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            self.message_user(request, NOTHING_DONE, messages.WARNING)
+            return self.to_list(request)
         for account in conf.aliases():
             try:
                 services.sync_balances(account=account)
@@ -84,4 +85,4 @@ class BalanceAdmin(MirrorAdmin):
                     "account": conf.account_name(account)
                 }
                 self.message_user(request, words, messages.SUCCESS)
-        return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
+        return self.to_list(request)

@@ -19,7 +19,7 @@ from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.flows import reconcile
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Tool, may
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Tool, may
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import kind_of
@@ -97,7 +97,8 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         if not may(request, "run_reconciliation"):
             raise PermissionDenied
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            self.message_user(request, NOTHING_DONE, messages.WARNING)
+            return self.to_list(request)
         form = RunForm(request.POST)
         if not form.is_valid():
             self.message_user(request, gettext("There is no such account or kind of pass."), messages.ERROR)

@@ -13,13 +13,17 @@ from django.contrib import messages
 from django.contrib.admin import AdminSite
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import permissions
 from payments_integration.models import Operation
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+
+#: The answer to a GET of a button's URL. If the session ended before the click, the login leads there.
+NOTHING_DONE = gettext_lazy("Nothing was done. Press the button again.")
 
 
 class Weight(enum.IntEnum):

@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -16,7 +16,7 @@ from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.models.payments import MORE_TOOLS
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Button, Press, Tool
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool
 from payments_integration.contrib.receipts import options
 from payments_integration.contrib.receipts.models import ReceiptMail, ReceiptState, Why
 from payments_integration.enums import PAID_PAYMENT_STATUSES
@@ -87,11 +87,11 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         if payment is None:
             raise Http404
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         from payments_integration.contrib.receipts.mails import send_of  # noqa: PLC0415  (with the first use)
 
-        if not _may_have_one(payment):
+        if request.method != "POST":
+            payments.message_user(request, NOTHING_DONE, messages.WARNING)
+        elif not _may_have_one(payment):
             payments.message_user(request, _("This payment gets no receipt by mail."), messages.ERROR)
         elif send_of(payment):
             payments.log_change(request, payment, gettext("Receipt sent again by mail."))

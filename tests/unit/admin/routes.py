@@ -32,7 +32,7 @@ class Route:
     name: str
     permissions: tuple[str, ...] = ()
     #: The status codes for users with access, by GET and by POST with a token; 302 redirects with a message.
-    get: int = 405
+    get: int = 302
     post: int = 302
     #: The status code for other users.
     refused: int = 403

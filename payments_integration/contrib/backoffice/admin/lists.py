@@ -162,8 +162,6 @@ class BackOfficeAdmin(ChosenAdmin):
         """Save the filters in the address, or delete saved ones; then show the list with the address's filters."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         return saved.SavedFilters(self, request).respond()
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import Tool
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Tool
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.contrib.backoffice.models import SavedFilter
 from payments_integration.permissions import user_id
@@ -62,7 +62,9 @@ class SavedFilters:
             yield Tool(_("Save these filters"), self.url, question=question, form=NameForm(auto_id="pi-saved-%s"))
 
     def respond(self) -> HttpResponseRedirect:
-        if number := self._request.POST.get("delete"):
+        if self._request.method != "POST":
+            self._say(messages.WARNING, str(NOTHING_DONE))
+        elif number := self._request.POST.get("delete"):
             self._delete(number)
         else:
             self._save()

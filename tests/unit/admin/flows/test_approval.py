@@ -202,6 +202,18 @@ def test_an_approval_whose_outcome_is_not_known_leads_to_the_operation(
     assert response.headers["Location"] == url("operation", "change", operation.pk)
 
 
+def test_after_a_login_in_between_the_operation_is_shown(db: None, nothing_called: list[str]) -> None:
+    """The session ended before the click. The login leads to the button's address."""
+    User.objects.create_superuser("boss", password="secret")
+    operation, client = waiting(), Client()
+    login = client.post(url("operation", "approve", operation.pk), {"comment": "seen"}).headers["Location"]
+    shown = client.post(login, {"username": "boss", "password": "secret"}, follow=True)
+    assert shown.status_code == 200
+    assert shown.request["PATH_INFO"] == url("operation", "change", operation.pk)
+    assert [str(message) for message in shown.context["messages"]] == ["Nothing was done. Press the button again."]
+    assert nothing_called == []
+
+
 def test_an_approval_without_a_digest_is_refused(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     digests: list[Any] = []
     monkeypatch.setattr(services, "approve", lambda *args, digest: digests.append(digest))

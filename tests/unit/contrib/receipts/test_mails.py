@@ -631,7 +631,7 @@ def test_the_page_of_a_payment_sends_its_receipt_again(boss: Client) -> None:
     html = page(boss, shown)
     assert BUTTON in html
     assert f'action="{of_payment}"' in html
-    assert boss.get(of_payment).status_code == 405
+    assert boss.get(of_payment).status_code == 302
     assert "within a minute or so" in boss.post(of_payment, follow=True).content.decode()
     assert state(row)[0] == ReceiptState.QUEUED
     assert "already on its way" in boss.post(of_payment, follow=True).content.decode(), "a double click"
