@@ -84,7 +84,7 @@ class Calculation(Section):
     rows: list[Row]
     #: Fee and net amount, in one line.
     less: list[str]
-    #: For screen readers; empty if the title says it.
+    #: For screen readers.
     caption: StrOrPromise
     title: StrOrPromise = _TITLE
 

@@ -1,8 +1,9 @@
-"""Show a refund: its share of the payment and who asked for it beside its page, and what became of it."""
+"""Show a refund: what is left of the payment and who asked for it beside its page, and what became of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,18 @@ from django.utils.translation import gettext, gettext_lazy as _, pgettext
 
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.models import refunds
+from payments_integration.admin.models.payments import figures
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import Tool, Weight, may
 from payments_integration.admin.shared.people import Fact, known_payment
 from payments_integration.admin.shared.sections import Page, Section, Table, once
 from payments_integration.contrib.backoffice.admin.sections import orders, tables
 from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
-from payments_integration.contrib.backoffice.admin.sections.calculation import Calculation, Row
+from payments_integration.contrib.backoffice.admin.sections.calculation import calculation
 from payments_integration.contrib.backoffice.admin.sections.people import Facts, facts_section, payment_of
 from payments_integration.contrib.backoffice.admin.sections.tables import Advice
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
-from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
+from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, rest_after
 from payments_integration.money import format_money
 from payments_integration.payer.names import reason_text
 
@@ -79,7 +81,7 @@ class RefundSectionsAdmin(SectionsAdmin, refunds.RefundAdmin):
     def aside(self, page: Page, obj: Refund) -> Iterable[Section]:
         payment = payment_of(page, obj)
         if payment is not None:
-            yield _share(obj, payment, _rest(obj))
+            yield replace(calculation(page, payment), title=_("Payment"))
         facts: list[Fact] = [
             (_("Reason"), page.personal(obj.reason)),
             (_("Payment"), display.admin_link(page.site, Payment, obj.payment_id)),
@@ -116,7 +118,7 @@ def _payout(obj: Refund) -> Payout | None:
 def _rest(obj: Refund) -> int:
     """Return how much of the payment can still be refunded, in minor units."""
     payment = known_payment(obj)
-    return once(obj, "pi_rest", lambda: max(0, refundable_rest(payment)) if payment is not None else 0)
+    return max(0, rest_after(payment, *figures(payment))) if payment is not None else 0
 
 
 def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:
@@ -142,17 +144,6 @@ def _since(obj: Refund) -> datetime:
         account=obj.account, object_kind=obj.kind, object_id=obj.object_id, status=obj.status
     )
     return changes.order_by("-at", "-pk").values_list("at", flat=True).first() or obj.created_at
-
-
-def _share(obj: Refund, payment: Payment, rest: int) -> Section:
-    """Show how much of the payment it is."""
-    currency = payment.currency
-    rows = [
-        Row(_("Received"), display.money(payment.amount_received, currency)),
-        Row(_("This refund"), display.money(obj.amount, obj.currency)),
-        Row(_("Left to refund"), display.money(rest, currency)),
-    ]
-    return Calculation([], rows, [], caption="", title=_("Share of the payment"))
 
 
 def _people(page: Page, obj: Refund) -> Section:

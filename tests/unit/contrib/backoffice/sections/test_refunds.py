@@ -110,13 +110,13 @@ def test_a_card_has_no_other_bank_account(boss: Client) -> None:
     assert "another bank account" not in part(boss, row, "What became of it")
 
 
-def test_it_shows_its_share_of_the_payment(boss: Client, staff: Callable[..., Client]) -> None:
+def test_it_shows_the_calculation_of_the_payment(boss: Client, staff: Callable[..., Client]) -> None:
     pay = payment()
     row = refund(pay)
     refund(pay, "processing", amount=990)
-    shown = part(boss, row, "Share of the payment")
-    assert shown == "Received CLP 15,990 This refund CLP 5,000 Left to refund CLP 10,000"
-    assert part(staff("view_refund"), row, "Share of the payment") == ""
+    shown = part(boss, row, "Payment")
+    assert "Received CLP 15,990 Refunded − CLP 5,000 On its way − CLP 990 Left = CLP 10,000" in shown
+    assert part(staff("view_refund"), row, "Payment") == ""
 
 
 def test_a_refund_that_comes_before_its_payment_has_a_page(boss: Client) -> None:
@@ -124,7 +124,7 @@ def test_a_refund_that_comes_before_its_payment_has_a_page(boss: Client) -> None
     shown = part(boss, row, "What became of it")
     assert shown.startswith("It failed at")
     assert "Refund again" not in shown
-    assert part(boss, row, "Share of the payment") == ""
+    assert part(boss, row, "Payment") == ""
 
 
 def test_the_payout_that_executes_it_is_shown_with_its_recipient(boss: Client, staff: Callable[..., Client]) -> None:
