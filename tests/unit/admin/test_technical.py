@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -45,3 +46,8 @@ def test_each_table_needs_the_permission_to_view_its_rows(staff: Callable[..., C
     html = page(staff("view_erasure"), where())
     assert "pay_erased" in html
     assert "ref_due" not in html
+
+
+def test_it_names_the_time_of_its_figures(boss: Client) -> None:
+    """Each request examines the account anew, so nothing is updated every minute."""
+    assert re.search(r"As of [-0-9]+ [:0-9]+\. ", page(boss, where()))
