@@ -73,18 +73,17 @@ class PaymentMethodsPage:
         return self._page(form, found)
 
     def _page(self, form: MethodsForm, found: list[schemas.PaymentMethod] | None) -> HttpResponse:
-        names = _columns(found or ())
+        names, title = _columns(found or ()), _("Payment methods")
         context = {
-            "title": _("Payment methods"),
-            "list_url": display.list_url(self.admin.admin_site, self.admin.model),
+            "title": title,
             "form": form,
             "listed": found is not None,
             "columns": names,
             "rows": [_cells(method, names) for method in (found or ())[:MAX_ROWS]],
             "left_out": max(0, len(found or ()) - MAX_ROWS),
-            "media": self.admin.media + form.media,
         }
-        return self.admin.render_page(self.request, "admin/payments_backoffice/payment_methods.html", context)
+        crumbs = [(self.admin.visible_list_url(self.request), _("Payments")), ("", title)]
+        return self.admin.render_page(self.request, "admin/payments_backoffice/payment_methods.html", context, crumbs)
 
 
 def _columns(methods: Iterable[schemas.PaymentMethod]) -> list[str]:
