@@ -156,10 +156,6 @@ class ConfirmationPage(SendingPage, abstract=True):
         """Return a sentence that says why nothing must be sent; empty if it may be sent."""
         return ""
 
-    def message(self, form: KeyedForm, name: str | None, message: str) -> str:
-        """Return a message of the service, with amounts as a person reads them."""
-        return message
-
     # The steps
 
     # Error reports must not contain the bank account from this function or any function that it calls.
@@ -206,7 +202,7 @@ class ConfirmationPage(SendingPage, abstract=True):
         except ValidationError as error:
             for argument, message in validation_messages(error):
                 name, shown = form.field_of(argument, message)
-                form.add_error(name, self.message(form, name, shown))
+                form.add_error(name, shown)
             return self._page(form)
         except (OutcomeUnknown, ApprovalRequired) as error:
             # Leave the form, because it must not be sent again.

@@ -11,7 +11,6 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidget
-from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import services
@@ -96,26 +95,10 @@ def _approve(operation: Operation, press: Press) -> None:
         now = Operation.objects.filter(pk=operation.pk, approved_by__startswith=f"{press.user.pk}:").first()
         if now is None or now.state not in _REFUSED:
             raise
-    except ValidationError as error:
-        raise _with_major_units(error, operation.currency) from error
 
 
 def _reject(operation: Operation, press: Press) -> None:
     services.reject(operation, press.user, press.answers["comment"])
-
-
-def _with_major_units(error: ValidationError, currency: str) -> ValidationError:
-    """Return the service's error, with the refundable rest as a person reads it instead of in minor units."""
-    if not hasattr(error, "error_dict"):
-        return error
-    errors: dict[str, list[Any]] = {}
-    for name, found in error.error_dict.items():
-        for each in found:
-            rest = (each.params or {}).get("rest")
-            words = _("At most %(rest)s can be refunded.")
-            shown = words % {"rest": format_money(rest, currency)} if isinstance(rest, int) else each
-            errors.setdefault(name, []).append(shown)
-    return ValidationError(errors)
 
 
 def _approved(operation: Operation | None) -> Outcome:

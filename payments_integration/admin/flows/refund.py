@@ -126,7 +126,8 @@ class RefundPage(ConfirmationPage):
             return
         self.payment.refresh_from_db()
         if amount > rest:
-            form.add_error("amount", self._at_most(rest) if rest > 0 else _("Nothing is left to refund."))
+            words = _("At most %(rest)s can be refunded.") if rest > 0 else _("Nothing is left to refund.")
+            form.add_error("amount", words % {"rest": format_money(rest, self.payment.currency)})
 
     def confirmation(self, form: RefundForm) -> Confirmation:
         currency, amount = self.payment.currency, form.cleaned_data["amount"]
@@ -167,13 +168,6 @@ class RefundPage(ConfirmationPage):
             idempotency_key=form.cleaned_data["idempotency_key"],
             actor=self.request.user,
         )
-
-    def message(self, form: KeyedForm, name: str | None, message: str) -> str:
-        rest = refundable_rest(self.payment)
-        if name == "amount" and form.cleaned_data.get("amount", 0) > rest > 0:
-            # The service's message has the amount in minor units.
-            return self._at_most(rest)
-        return message
 
     def done(self, row: Refund) -> tuple[Payment, str, str]:
         amount = format_money(row.amount, row.currency)
@@ -243,9 +237,6 @@ class RefundPage(ConfirmationPage):
         """Return True if the user may see the payment and personal data. A refund needs neither."""
         may_view = self.admin.has_view_permission(self.request, self.payment)
         return may_view and self.admin.sees_personal(self.request)
-
-    def _at_most(self, rest: int) -> str:
-        return _("At most %(rest)s can be refunded.") % {"rest": format_money(rest, self.payment.currency)}
 
 
 def _refund_of(amount: str, person: str) -> str:

@@ -312,5 +312,13 @@ def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfig
 def validation_messages(error: ValidationError) -> list[tuple[str, str]]:
     """Return (argument, message) for each message of a service's ValidationError; argument "" if it names none."""
     if hasattr(error, "error_dict"):
-        return [(name, message) for name, found in error.message_dict.items() for message in found]
+        return [(name, _message(each)) for name, found in error.error_dict.items() for each in found]
     return [("", message) for message in error.messages]
+
+
+def _message(error: ValidationError) -> str:
+    """Return the message. An amount that exceeds the refundable rest is refused with minor units, for programs."""
+    params = error.params or {}
+    if "rest" in params:
+        return _("At most %(rest)s can be refunded.") % {"rest": format_money(params["rest"], params["currency"])}
+    return str(error.messages[0])

@@ -141,7 +141,7 @@ class WithinRest(Precondition):
             raise PreconditionFailed({"payment": [gettext("Nothing is left to refund.")]})
         if intent.amount is not None and intent.amount > rest:
             message = gettext("At most %(rest)d minor units are left to refund.")
-            error = ValidationError(message, code="max_value", params={"rest": rest})
+            error = ValidationError(message, code="max_value", params={"rest": rest, "currency": payment.currency})
             raise PreconditionFailed({"amount": error})
         amount = rest if intent.amount is None else intent.amount
         # The request always names the amount: a refund never moves more than was decided here.

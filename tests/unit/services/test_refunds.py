@@ -246,7 +246,7 @@ def test_the_error_over_the_rest_holds_the_rest_as_a_number(fake: Fake, paid: Pa
     with pytest.raises(ValidationError) as caught:
         services.create_refund(paid, amount=10_001)
     error = caught.value.error_dict["amount"][0]
-    assert (error.code, error.params) == ("max_value", {"rest": 10_000})
+    assert (error.code, error.params) == ("max_value", {"rest": 10_000, "currency": paid.currency})
     assert caught.value.message_dict == {"amount": ["At most 10000 minor units are left to refund."]}
 
 

@@ -246,7 +246,9 @@ def test_rejecting_asks_for_a_comment_and_calls_the_service(boss: Client, monkey
         (ValidationError({"actor": ["Another person must approve it."]}), "Another person must approve it."),
         (ValidationError({"operation": ["900:luz has approved it already."]}), "900:luz has approved it already."),
         (
-            ValidationError({"amount": ValidationError("At most %(rest)d minor units.", params={"rest": 4000})}),
+            ValidationError(
+                {"amount": ValidationError("At most %(rest)d.", params={"rest": 4000, "currency": "CLP"})}
+            ),
             "At most CLP 4,000 can be refunded.",
         ),
         (NoAnswer("timeout"), "no usable answer"),

@@ -374,7 +374,9 @@ def test_errors_of_the_service_are_shown_at_their_fields(
 
 def test_too_much_is_refused_in_the_currency_of_the_payment(boss: Client, service: Service) -> None:
     row = rows.payment(amount_received=1050)
-    service.error = ValidationError({"amount": ["At most 1050 minor units are left to refund."]})
+    service.error = ValidationError(
+        {"amount": ValidationError("At most %(rest)d.", params={"rest": 1050, "currency": "USD"})}
+    )
     response = submit(boss, row, amount="11")
     assert response.context["form"].errors["amount"] == ["At most USD\xa010.50 can be refunded."]
 

@@ -24,6 +24,7 @@ from tests.unit.admin.conftest import page, url
 pytestmark = pytest.mark.any_database
 
 BULK = "admin:payments_integration_payment_refund-selected"
+TOO_MUCH = ValidationError("At most %(rest)d.", params={"rest": 1050, "currency": "USD"})
 VALUES = re.compile(r'name="refund" value="([^"]*)"')
 
 
@@ -129,7 +130,7 @@ def test_a_failed_refund_does_not_stop_the_others(boss: Client, service: Service
         zip(
             [row.pk for row in made],
             [
-                ValidationError({"amount": ["No longer <left>."]}),
+                ValidationError({"amount": ["No longer <left>.", TOO_MUCH]}),
                 InvalidState("too little", status_code=422, code="insufficient_balance", request_id="req_42"),
                 OutcomeUnknown(open_one),
                 ApprovalRequired(waiting),
@@ -148,7 +149,13 @@ def test_a_failed_refund_does_not_stop_the_others(boss: Client, service: Service
         )
     )
     html = response.content.decode()
-    for words in ("No longer &lt;left&gt;.", "insufficient_balance", "req_42", "Do not repeat it", "must approve"):
+    for words in (
+        "No longer &lt;left&gt;. At most USD\xa010.50 can be refunded.",
+        "insufficient_balance",
+        "req_42",
+        "Do not repeat it",
+        "must approve",
+    ):
         assert words in html, words
     assert url("operation", "change", open_one.pk) in html
     assert url("operation", "change", waiting.pk) in html
