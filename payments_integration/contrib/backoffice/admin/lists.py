@@ -12,7 +12,7 @@ from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, reverse
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
@@ -129,13 +129,9 @@ class BackOfficeAdmin(ChosenAdmin):
     export_personal: tuple[str, ...] = ()
 
     def get_urls(self) -> list[URLPattern]:
-        def own(route: str, name: str, view: Any) -> URLPattern:
-            wrapped: Any = self.admin_site.admin_view(view)
-            return cast("URLPattern", path(route, wrapped, name=self.url_name(name)))
-
-        urls = [own("saved-filters/", "saved-filters", self.saved_filters_view)]
+        urls = [self.list_path("saved-filters", self.saved_filters_view)]
         if self.export:
-            urls.append(own("export/", "export", self.export_view))
+            urls.append(self.list_path("export", self.export_view))
         return [*urls, *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
