@@ -18,7 +18,6 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden
 from payments_integration.admin.shared.sections import Page
@@ -76,7 +75,7 @@ class TodoPage:
 
     def _show(self) -> HttpResponse:
         account = self.mine.account
-        chosen = {"account": account} if len(conf.aliases()) > 1 else {}
+        chosen = self.mine._chosen()
         shown: dict[str, Any] = {"rows": [], "done": [], "is_cut": False}
         if account and self.view == View.DONE:
             shown["done"] = list(self._done())
@@ -168,7 +167,7 @@ class TodoPage:
         return HttpResponseRedirect(self._back())
 
     def _back(self) -> str:
-        chosen = {"account": self.mine.account} if len(conf.aliases()) > 1 else {}
+        chosen = self.mine._chosen()
         if self.request.POST.get("view") == "overview":
             index = reverse("admin:app_list", args=[Payment._meta.app_label], current_app=self.site.name)
             return f"{index}?{urlencode(chosen)}" if chosen else index

@@ -265,7 +265,7 @@ def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dic
             "count": min(len(found), todo.SHOWN),
             "is_cut": len(found) > todo.SHOWN,
             "has_more": len(found) > HEAD,
-            "url": url(site, account=mine.account if len(conf.aliases()) > 1 else ""),
+            "url": url(site, **mine._chosen()),
             "post_to": url(site),
             "may_handle": mine.may_handle,
             "back": "overview",
