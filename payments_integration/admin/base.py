@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import AdminForm
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
@@ -32,7 +34,7 @@ from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Pres
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
-from payments_integration.models import Event, StatusChange
+from payments_integration.models import Event, Operation, StatusChange
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -77,6 +79,28 @@ class ReadOnlyAdmin(ListAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Refuse: Django's forms never write a row here, with any permission."""
         raise PermissionDenied
+
+    def was_sent(self, key: str | None) -> bool:
+        """Return True if a form with this key was sent before. Ask before the call, for ``log_once``."""
+        return bool(key) and Operation.objects.filter(idempotency_key=key).exists()
+
+    def log_once(
+        self, request: HttpRequest, obj: Any, entry: str, *, about: object, repeated: bool, is_new: bool = False
+    ) -> None:
+        """Add an entry to a row's history. After a repeated form, add it only if the first one left no entry.
+
+        ``about``: what the entry contains, so that it can be recognized.
+        """
+        if repeated:
+            known = LogEntry.objects.filter(
+                user_id=cast("int", request.user.pk),
+                content_type=get_content_type_for_model(obj),
+                object_id=str(obj.pk),
+                change_message__contains=str(about),
+            )
+            if known.exists():
+                return
+        (self.log_addition if is_new else self.log_change)(request, obj, entry)
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         """Yield the sections below the fields and above the folded ones."""
@@ -206,6 +230,7 @@ class ReadOnlyAdmin(ListAdmin):
             if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
                 self.message_user(request, twins.warning(self.admin_site, twin), messages.WARNING)
                 return self.back(request, obj)
+            repeated = self.was_sent(key)
             try:
                 button.call(obj, Press(request.user, key, form.cleaned_data))
             except ValidationError as error:
@@ -214,12 +239,13 @@ class ReadOnlyAdmin(ListAdmin):
             except (OutcomeUnknown, ApprovalRequired) as error:
                 self.message_user(request, explain(self.admin_site, error), messages.WARNING)
                 if button.logged:
-                    self.log_change(request, obj, f"{button.logged} ({error.operation.pk})")
+                    entry = f"{button.logged} ({error.operation.pk})"
+                    self.log_once(request, obj, entry, about=error.operation.pk, repeated=repeated)
             except (PaymentsError, WireError, ImproperlyConfigured) as error:
                 self.message_user(request, explain(self.admin_site, error), messages.ERROR)
             else:
                 if button.logged:
-                    self.log_change(request, obj, str(button.logged))
+                    self.log_once(request, obj, str(button.logged), about=button.logged, repeated=repeated)
                 current = self.model._default_manager.filter(pk=obj.pk).first()
                 outcome = button.outcome(current)
                 self.message_user(request, outcome.text, outcome.level)

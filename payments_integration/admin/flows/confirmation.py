@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.admin import helpers
-from django.contrib.admin.models import LogEntry
-from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR, get_content_type_for_model
+from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.translation import gettext_lazy
@@ -191,8 +190,7 @@ class ConfirmationPage(SendingPage, abstract=True):
 
     def _send(self, form: KeyedForm) -> HttpResponse:
         site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
-        # Read this before the call. A repeated form gets the outcome of the first one, which the history already has.
-        repeated = Operation.objects.filter(idempotency_key=key).exists()
+        repeated = self.admin.was_sent(key)
         account = self.account(form)
         if account is not None and was_sent_for_another(key, account):
             self.admin.message_user(self.request, SENT_BEFORE, messages.WARNING)
@@ -206,7 +204,9 @@ class ConfirmationPage(SendingPage, abstract=True):
             return self._page(form)
         except (OutcomeUnknown, ApprovalRequired) as error:
             # Leave the form, because it must not be sent again.
-            log(self.admin, self.request, *self.recorded(error.operation), about=error.operation.pk, repeated=repeated)
+            self.admin.log_once(
+                self.request, *self.recorded(error.operation), about=error.operation.pk, repeated=repeated
+            )
             self.admin.message_user(self.request, explain(site, error), messages.WARNING)
             return self.back()
         except IdempotencyMismatch as error:
@@ -219,7 +219,7 @@ class ConfirmationPage(SendingPage, abstract=True):
                 form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
             return self._page(form)
         subject, entry, message = self.done(row)
-        log(self.admin, self.request, subject, entry, about=row.pk, repeated=repeated)
+        self.admin.log_once(self.request, subject, entry, about=row.pk, repeated=repeated)
         self.admin.message_user(self.request, message, messages.SUCCESS)
         return self.back(row)
 
@@ -266,17 +266,3 @@ def was_sent_for_another(key: str, account: str) -> bool:
     Keys are unique per account. Without this check, a form that is sent again with another account would run twice.
     """
     return Operation.objects.filter(idempotency_key=key).exclude(account=account).exists()
-
-
-def log(model_admin: Any, request: HttpRequest, subject: Any, entry: str, *, about: object, repeated: bool) -> None:
-    """Add an entry to a row's history. After a repeated form, add it only if the first one left no entry."""
-    if repeated:
-        known = LogEntry.objects.filter(
-            user_id=cast("int", request.user.pk),
-            content_type=get_content_type_for_model(subject),
-            object_id=str(subject.pk),
-            change_message__contains=str(about),
-        )
-        if known.exists():
-            return
-    model_admin.log_change(request, subject, entry)

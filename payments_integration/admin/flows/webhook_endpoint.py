@@ -109,6 +109,7 @@ class WebhookEndpointPage:
         site = self.admin.admin_site
         if was_sent_for_another(values["idempotency_key"], values["account"]):
             return self._leave(messages.WARNING, str(SENT_BEFORE))
+        repeated = self.admin.was_sent(values["idempotency_key"])
         try:
             endpoint = services.create_webhook_endpoint(
                 url=values["url"],
@@ -123,7 +124,8 @@ class WebhookEndpointPage:
             return self._page(form)
         except (OutcomeUnknown, ApprovalRequired) as error:
             # Leave the form, because it must not be sent again.
-            self.admin.log_change(self.request, error.operation, _("Webhook endpoint asked for."))
+            words = _("Webhook endpoint asked for.")
+            self.admin.log_once(self.request, error.operation, words, about=words, repeated=repeated)
             return self._leave(messages.WARNING, explain(site, error))
         except IdempotencyMismatch as error:
             return self._leave(messages.WARNING, explain(site, error))
@@ -134,7 +136,8 @@ class WebhookEndpointPage:
             typed["idempotency_key"] = new_key()
             form.data = typed
             return self._page(form)
-        self.admin.log_addition(self.request, endpoint, _("Created at the provider."))
+        words = _("Created at the provider.")
+        self.admin.log_once(self.request, endpoint, words, about=words, repeated=repeated, is_new=True)
         if endpoint.secret_token:
             words = _(
                 "The endpoint was created. Its secret is stored encrypted and used from now on. It is never shown."

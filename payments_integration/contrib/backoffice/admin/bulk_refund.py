@@ -21,7 +21,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from payments_integration import services
-from payments_integration.admin.flows.confirmation import CONFIRM, STEP, SendingPage, log
+from payments_integration.admin.flows.confirmation import CONFIRM, STEP, SendingPage
 from payments_integration.admin.flows.refund import REFUNDED_JUST_NOW, ReasonForm
 from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import new_key
@@ -213,8 +213,7 @@ class BulkRefundPage(SendingPage):
         """Make one service call. An error does not stop the others."""
         site, payment = self.admin.admin_site, part.payment
         key = _key(form, part)
-        # Read this before the call. A repeated form gets the first one's outcome, which is already in the history.
-        repeated = Operation.objects.filter(account=payment.account, idempotency_key=key).exists()
+        repeated = self.admin.was_sent(key)
         try:
             refund = services.create_refund(
                 payment,
@@ -225,7 +224,7 @@ class BulkRefundPage(SendingPage):
             )
         except (OutcomeUnknown, ApprovalRequired) as error:
             entry = _("Refund asked for: operation %(id)s.") % {"id": error.operation.pk}
-            log(self.admin, self.request, payment, entry, about=error.operation.pk, repeated=repeated)
+            self.admin.log_once(self.request, payment, entry, about=error.operation.pk, repeated=repeated)
             return Result(_OPEN, explain(site, error))
         except ValidationError as error:
             return Result(_REFUSED, " ".join(message for _argument, message in validation_messages(error)))
@@ -240,7 +239,7 @@ class BulkRefundPage(SendingPage):
             return Result(_NOT_STARTED, _("The database failed. Continue to try again; it is never refunded twice."))
         shown = format_money(refund.amount, refund.currency)
         entry = _("Refunded %(amount)s: %(id)s.") % {"amount": shown, "id": refund.pk}
-        log(self.admin, self.request, payment, entry, about=refund.pk, repeated=repeated)
+        self.admin.log_once(self.request, payment, entry, about=refund.pk, repeated=repeated)
         status = display.text(dict(Refund.Status.choices).get(refund.status, refund.status))
         words = format_html("{} ({})", display.admin_link(site, Refund, refund.pk), status)
         return Result(_VOID if refund.status in VOID_REFUND_STATUSES else _MADE, words)

@@ -14,8 +14,9 @@ from django.test import Client
 
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, NoAnswer, OutcomeUnknown
+from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
-from tests.unit.admin.conftest import page, url
+from tests.unit.admin.conftest import browser, page, url
 
 pytestmark = pytest.mark.any_database
 
@@ -54,6 +55,23 @@ def test_cancel_is_called_with_the_key_of_the_page_and_its_actor(
     assert "was canceled" in messages_of(boss, url(model, "cancel", row.pk), idempotency_key=key)[0]
     assert calls == [(row, {"idempotency_key": key, "actor": User.objects.get()})]
     assert LogEntry.objects.get().object_id == row.pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_double_click_is_one_entry_of_the_history(payments_sandbox: ProviderSandbox) -> None:
+    payment = services.create_payment(amount=8_900, currency="CLP", country="CL", method_code="cl_servipag")
+    boss = browser(User.objects.create_superuser("boss"))
+    fields = {"account": "default", "url": "https://shop.example/other/", "events": ["payment.succeeded"]}
+
+    def click_twice(address: str, **form: Any) -> list[str]:
+        before = LogEntry.objects.count()
+        for _click in range(2):
+            assert len(messages_of(boss, address, idempotency_key=address, **form)) == 1
+        return list(LogEntry.objects.order_by("pk").values_list("object_id", flat=True)[before:])
+
+    assert click_twice(url("payment", "cancel", payment.pk)) == [payment.pk]
+    [made] = click_twice(url("webhookendpoint", "add"), **fields)
+    assert click_twice(url("webhookendpoint", "rotate", made)) == [made]
 
 
 def test_a_cancel_with_another_status_is_a_warning(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
