@@ -214,9 +214,11 @@ class AccountPage:
         return {"account": self.account} if self._several else {}
 
     def _accounts(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield (name, URL of this page with its other parameters, is shown) of each account, if there is a choice."""
         if self._several:
             for alias in conf.aliases():
-                yield conf.account_name(alias), f"?{urlencode({'account': alias})}", alias == self.account
+                given = {**self._request.GET.dict(), "account": alias}
+                yield conf.account_name(alias), f"?{urlencode(given)}", alias == self.account
 
     def problems(self, report: AccountReport) -> Iterator[Tile]:
         for problem in report.problems:

@@ -322,6 +322,11 @@ def test_what_is_over_does_not_hide_what_is_not(monkeypatch: pytest.MonkeyPatch)
 # The page.
 
 
+def test_another_account_is_shown_in_the_same_view(boss: Client) -> None:
+    accounts = page(boss, f"{TODO}?view=done&account=default").split('class="pi-accounts"')[1].split("</ul>")[0]
+    assert 'href="?view=done&amp;account=second"' in accounts
+
+
 def test_a_row_says_how_much_who_what_and_since_when(boss: Client) -> None:
     became(
         rows.payout(
