@@ -37,7 +37,7 @@ def refuse_async(receiver: Callable[..., Any]) -> None:
 
 
 class SynchronousSignal(Signal):
-    """A signal that loses no receiver, and refuses those that would never run."""
+    """A signal that loses no receiver, and refuses a receiver that would never run."""
 
     def connect(
         self, receiver: Callable[..., Any], sender: Any = None, weak: bool = False, dispatch_uid: Any = None

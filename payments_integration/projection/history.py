@@ -91,7 +91,7 @@ def ours(account: str, object_ids: Iterable[str]) -> set[str]:
 def found_too_late(events: Iterable[Event]) -> set[str]:
     """Return the ids of events that are found too late to be dispatched.
 
-    Of those that a pass found, the watermark must say so as well. It is the provider's time, and our clock may be
+    If a pass found an event, the watermark must say so as well. It is the provider's time, and our clock may be
     weeks ahead. A delivery, which is signed minutes ago, shows that our clock is right.
     """
     late = [event for event in events if event.received_at - event.created_at > TOO_OLD_TO_DISPATCH]
