@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from django.core.exceptions import ValidationError
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -143,8 +144,8 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
 def mark_others(operation: Operation | str, object_ids: Collection[str], actor: object, comment: str) -> Operation:
     """Record that objects which seem to be an operation's result belong to others, as a person has verified.
 
-    For operations that were never sent, as far as the ledger knows. The objects no longer keep it from being sent, and
-    no look-up links it to one of them. Sends nothing now.
+    For operations that were never sent, as far as the ledger knows, or that need a person. The objects no longer keep
+    it from being sent or closed, and no look-up links it to one of them. Sends nothing now.
 
     Args:
         operation: An instance or its id.
@@ -156,7 +157,8 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
         The operation, with its new note.
 
     Raises:
-        ValidationError: It may have been sent, it is closed, there is no comment, or an id names no such object.
+        ValidationError: It was sent and a worker still resolves it, it is closed, there is no comment, or an id names
+            no such object.
         PermissionDenied: The actor is staff and may not.
     """
     operation = load(operation)
@@ -169,8 +171,9 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
         _check_id("object_ids", object_id, call)
     others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
     note = operation.with_note(f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
-    unsent = claiming.unclaimed(operation, OPEN_OPERATION_STATES).filter(may_have_run=False)
-    if not call.creates or not updated(unsent, other_objects=others, note=note):
+    at_rest = Q(may_have_run=False) | Q(state=OperationState.NEEDS_PERSON)
+    rows = claiming.unclaimed(operation, OPEN_OPERATION_STATES).filter(at_rest)
+    if not call.creates or not updated(rows, other_objects=others, note=note):
         refuse(_("It may have been sent, or somebody is working on it now."))
     operation.refresh_from_db()
     return operation
@@ -265,7 +268,10 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         names.add("mark_happened")
     if operation.state in _SENDABLE and sending.may_resend(operation) and not _has_conflict(operation):
         names.add("retry")
-    if operation.state in OPEN_OPERATION_STATES and _may_be_sent_before(operation, call):
+    if operation.state == OperationState.NEEDS_PERSON and operation.may_have_run:
+        # Otherwise what fits would keep it from being closed for ever.
+        names |= {"mark_others"} if call.creates and _mirrored_matches(operation, call) else set()
+    elif operation.state in OPEN_OPERATION_STATES and _may_be_sent_before(operation, call):
         names.add("mark_others")
     return frozenset(names)
 

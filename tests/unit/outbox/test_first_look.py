@@ -181,7 +181,7 @@ class TestWhatMayBeAnotherOne:
             services.mark_others(operation, ids, "ana", "checked")
         assert list(caught.value.message_dict) == ["object_ids"]
 
-    def test_it_needs_a_comment_and_an_operation_that_was_never_sent(self, fake: Fake, operation: Operation) -> None:
+    def test_it_needs_a_comment_and_no_worker_that_resolves_it(self, fake: Fake, operation: Operation) -> None:
         with pytest.raises(ValidationError):
             services.mark_others(operation, ["ref_1"], "ana", "")
         Operation.objects.update(may_have_run=True, state=OperationState.UNKNOWN)

@@ -346,6 +346,23 @@ class TestItNeverHappened:
         mirrored(refund(payment_id=row.pk, amount=1_000, created_at=timezone.now() - timedelta(hours=5)))
         assert services.mark_never_happened(operation, "ana", "checked").state == OperationState.CLOSED
 
+    @pytest.mark.promise(5)
+    def test_payouts_of_others_do_not_keep_it_open_for_ever(self, fake: Fake, mirrored: Any) -> None:
+        """Made in the dashboard for the same order, after ours was sent in vain."""
+        fake.script = [timeout()]
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT, merchant_reference="order-7")
+        others = [mirrored(fake.add(payout(**PAYOUT, merchant_reference="order-7"))).pk for _ in range(2)]
+        Operation.objects.update(first_sent_at=timezone.now() - timedelta(hours=24), next_attempt_at=None)
+        assert services.resume_operations() == {"needs_person": 1}
+        with pytest.raises(ValidationError, match="It may have happened"):
+            services.mark_never_happened(only_operation(), "ana", "not in the dashboard")
+        assert "mark_others" in services.possible_resolutions(only_operation())
+        services.mark_others(only_operation(), others, "ana", "of the dashboard")
+        assert services.look_up(only_operation()).note.endswith("it was not found at the provider")
+        closed = services.mark_never_happened(only_operation(), "ana", "not in the dashboard")
+        assert (closed.state, closed.result_id) == (OperationState.CLOSED, "")
+
     @pytest.mark.case(104)
     def test_a_later_refund_may_be_ours(self, fake: Fake, mirrored: Any) -> None:
         row = mirrored(payment(status="succeeded", amount_received=10_000))
