@@ -87,7 +87,7 @@ def judged(
     doubt: str = "but may have been made before it was sent",
 ) -> Verdict:
     """Judge the objects found. ``free``: made by no other operation. ``doubt``: why none is certain."""
-    certain = [item for item in free if operations.of(operation).is_certain(operation, item)]
+    certain = _certain(operation, free)
     ids = tuple(item.id for item in certain or free)
     if not found.complete:
         return Verdict(f"there are more than {operations.MAX_SCANNED} objects to look through")
@@ -115,7 +115,7 @@ def link_if_found(operation: Operation) -> None:
         try:
             found = operations.of(operation).look_up(get_client(operation.account), operation)
             if isinstance(found, operations.Candidates) and found.complete and not _has_rival(operation):
-                free = _made_after_sending(operation, without_operation(operation, found))
+                free = _certain(operation, without_operation(operation, found))
                 if len(free) == 1 and outcomes.link(claim, free[0].id, "found among the listed", resource=free[0]):
                     wakeup.wake(operation.account)
                     return
@@ -138,18 +138,23 @@ def without_operation(operation: Operation, found: operations.Candidates) -> lis
     return [item for item in found.items if item.id not in linked]
 
 
-def _made_after_sending(operation: Operation, items: list[Any]) -> list[Any]:
-    """Return the items that are certainly the operation's and were not mirrored before the request left."""
+def _certain(operation: Operation, items: list[Any]) -> list[Any]:
+    """Return the items that are certainly the operation's.
+
+    None of them was mirrored before its request left. If the ledger was lost, the mirror may have been earlier.
+    """
     call = operations.of(operation)
-    sent_at = operation.first_sent_at or operation.created_at
+    items = [item for item in items if call.is_certain(operation, item)]
+    if not operation.may_have_run:
+        return items
     known_before = StatusChange.objects.filter(
         account=operation.account,
         object_kind=call.kind,
         object_id__in=[item.id for item in items],
-        recorded_at__lt=sent_at,
+        recorded_at__lt=operation.first_sent_at or operation.created_at,
     )
     known = set(known_before.values_list("object_id", flat=True))
-    return [item for item in items if call.is_certain(operation, item) and item.id not in known]
+    return [item for item in items if item.id not in known]
 
 
 def _ids(items: list[Any]) -> str:

@@ -83,11 +83,25 @@ class CreatePayout(Creation):
         # Payouts may share a reference of the merchant: an older one may have gone to another person.
         began = operation.caused_at if asked_late(operation) else operation.created_at
         is_older = not operation.may_have_run and item.created_at < (began or operation.created_at) - KEY_IS_KNOWN
-        return super().is_certain(operation, item) and (not is_older or operation.merchant_reference == operation.pk)
+        if (is_older and operation.merchant_reference != operation.pk) or _goes_elsewhere(operation, item):
+            return False
+        return super().is_certain(operation, item)
 
     def fits(self, operation: Operation, item: Any) -> bool:
         # A refund that runs as a payout carries the reference of its payment.
         return item.refund_id is None and super().fits(operation, item)
+
+
+def _goes_elsewhere(operation: Operation, item: Any) -> bool:
+    """Return True if the money went to another bank account, as far as both are known."""
+    ends = [_end_of_account(each) for each in (operation.arguments.get("destination"), item.destination)]
+    return all(ends) and ends[0] != ends[1]
+
+
+def _end_of_account(destination: Any) -> str:
+    """Return the end of the account number, the part that a provider shows of it in any case."""
+    number = str((destination or {}).get("account_number") or "")
+    return "".join(filter(str.isalnum, number)).casefold()[-4:]
 
 
 class CancelPayout(Cancel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import time_machine
@@ -17,11 +17,13 @@ from payments_integration.exceptions import (
     OutcomeUnknown,
     PagingError,
 )
-from payments_integration.models import Operation, OperationState, Payment, Payout, WebhookEndpoint
+from payments_integration.models import Operation, OperationState, Payment, Payout, StatusChange, WebhookEndpoint
 from payments_integration.outbox import outcomes
 from payments_integration.outbox.operations import base
+from payments_integration.signals import dispatching
 from tests.fake_provider import (
     DEPOSIT,
+    DESTINATION,
     ENDPOINT,
     PAYMENT,
     PAYOUT,
@@ -98,6 +100,40 @@ def test_a_look_up_ignores_an_object_that_differs(
     monkeypatch.setattr(fake.payouts, "list", lambda **_: every, raising=False)
     assert services.resume_operations() == {"needs_person": 1}
     assert state(operation) == OperationState.NEEDS_PERSON
+
+
+class TestPayoutsOfOneOrder:
+    """A marketplace pays several sellers for one order, partly in the dashboard. None of ours was executed."""
+
+    ORDER: ClassVar[dict[str, Any]] = {**PAYOUT, "merchant_reference": "order 7"}
+
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize(("number", "state"), [("998877665544", "needs_person"), ("•••6789", "done")])
+    def test_one_to_another_account_is_not_linked(self, fake: Fake, number: str, state: str) -> None:
+        lose(fake, lambda: services.create_payout(**self.ORDER))
+        other = fake.add(payout(merchant_reference="order 7", destination={**DESTINATION, "account_number": number}))
+        assert services.resume_operations() == {state: 1}
+        assert other.id in (only_operation().result_id or only_operation().note)
+
+    @pytest.mark.promise(5)
+    def test_one_to_another_account_is_not_linked_before_a_first_send(self, fake: Fake) -> None:
+        with dispatching():
+            operation = services.defer(services.create_payout, **self.ORDER)
+        Operation.objects.update(created_at=timezone.now() - timedelta(hours=2))
+        elsewhere = {**DESTINATION, "account_number": "998877665544"}
+        other = fake.add(payout(merchant_reference="order 7", destination=elsewhere))
+        assert services.resume_operations() == {"needs_person": 1}
+        services.mark_others(operation, [other.id], "ana", "to another seller")
+        assert services.retry(operation, "ana").state == OperationState.DONE
+
+    @pytest.mark.promise(5)
+    def test_one_that_was_mirrored_before_ours_was_sent_is_not_linked(self, fake: Fake, mirrored: Any) -> None:
+        mirrored(payout(merchant_reference="order 7"))
+        operation = lose(fake, lambda: services.create_payout(**self.ORDER))
+        assert operation.first_sent_at is not None
+        StatusChange.objects.update(recorded_at=operation.first_sent_at - timedelta(minutes=1))
+        assert services.resume_operations() == {"needs_person": 1}
+        assert only_operation().note.endswith("fits it, but may have been made before it was sent")
 
 
 def test_a_look_up_ignores_a_transfer_to_a_deposit_reference(fake: Fake) -> None:
