@@ -48,6 +48,11 @@ def is_staff(actor: object) -> bool:
     return bool(getattr(actor, "is_staff", False))
 
 
+def is_borrowed(actor: object) -> bool:
+    """Return True if somebody else acts in this user's session, as django-hijack and django-impersonate mark it."""
+    return bool(getattr(actor, "is_hijacked", False) or getattr(actor, "is_impersonate", False))
+
+
 def require_of_staff(actor: object, codename: str, obj: Any = None) -> None:
     """Raise PermissionDenied if the actor is a member of staff who may not."""
     if is_staff(actor):

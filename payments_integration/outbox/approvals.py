@@ -80,6 +80,9 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     who = resolution.decider(actor, comment, comment_required=False)
     if getattr(actor, "pk", None) is None:
         raise ValidationError({"actor": _("Only a user can approve.")})
+    if permissions.is_borrowed(actor):
+        # Perhaps the requester.
+        raise ValidationError({"actor": _("You act in the name of another user. End that first.")})
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)

@@ -50,6 +50,8 @@ class Intent:
     actor: str = ""
     #: The primary key of the user who asked; empty if it was not a user.
     actor_id: str = ""
+    #: Somebody else asked, in that user's session.
+    is_borrowed: bool = False
     #: The operation, if it is already recorded: it waits for approval, or its key is free.
     operation_id: str = ""
 

@@ -120,7 +120,7 @@ def record(
         if known is not None:
             operation = _reopened(known, operation, is_same=is_same)
         if call.needs_approval(decided):
-            if not operation.actor:
+            if not operation.actor or intent.is_borrowed:
                 # The requester cannot approve it.
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL

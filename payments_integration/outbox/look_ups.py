@@ -139,10 +139,7 @@ def without_operation(operation: Operation, found: operations.Candidates) -> lis
 
 
 def _certain(operation: Operation, items: list[Any]) -> list[Any]:
-    """Return the items that are certainly the operation's.
-
-    None of them was mirrored before its request left. If the ledger was lost, the mirror may have been earlier.
-    """
+    """Return the items that are certainly the operation's. None of them was mirrored before its request left."""
     call = operations.of(operation)
     items = [item for item in items if call.is_certain(operation, item)]
     if not operation.may_have_run:

@@ -112,7 +112,7 @@ def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dic
     target = (args[0] if args else kwargs.get(subject)) if subject else None
     _check_permission(prepare.__name__, actor, target)
     intent = prepare(*args, **kwargs)
-    return intent if actor is None else dataclasses.replace(intent, actor_id=permissions.user_id(actor))
+    return dataclasses.replace(intent, actor_id=permissions.user_id(actor), is_borrowed=permissions.is_borrowed(actor))
 
 
 def _check_permission(name: str, actor: object, target: object) -> None:

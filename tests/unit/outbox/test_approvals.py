@@ -271,6 +271,21 @@ class TestApproving:
             services.approve(waiting, person("ana", "approve_operation"))
         nothing_left(fake)
 
+    @pytest.mark.case(81)
+    @pytest.mark.parametrize("mark", ["is_hijacked", "is_impersonate"])
+    def test_nobody_is_a_second_person_in_another_users_session(
+        self, fake: Fake, waiting: Operation, checker: User, maker: User, mark: str
+    ) -> None:
+        setattr(checker, mark, True)
+        with refused("actor"):
+            services.approve(waiting, checker)
+        setattr(maker, mark, True)
+        with refused("actor"):
+            services.create_payout(**LIMITED, actor=maker)
+        assert Operation.objects.count() == 1
+        nothing_left(fake)
+        services.create_payout(**{**LIMITED, "amount": 4_999}, actor=maker)
+
     def test_any_permitted_user_can_approve_the_request_of_a_job(self, fake: Fake, checker: User) -> None:
         fake.available = 50_000
         with pytest.raises(ApprovalRequired):
