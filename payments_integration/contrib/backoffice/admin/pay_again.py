@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from django import forms
 from django.contrib.admin import AdminSite
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Subquery
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -25,8 +26,8 @@ from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
-from payments_integration.contrib.backoffice.todo import again_key
-from payments_integration.enums import VOID_PAYOUT_STATUSES, Kind, PayoutStatus
+from payments_integration.contrib.backoffice.todo import again_key, later_payouts
+from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
 from payments_integration.money import format_amount, format_money
@@ -130,15 +131,9 @@ def _asked_for(payout: Payout) -> Operation | None:
 
 def _later(payout: Payout) -> Payout | None:
     """Return a later payout with the same reference that is open or succeeded."""
-    if not payout.merchant_reference:
-        return None
-    rows = Payout.objects.filter(
-        account=payout.account,
-        merchant_reference=payout.merchant_reference,
-        created_at__gte=payout.created_at,
-        refund=None,
-    )
-    return rows.exclude(pk=payout.pk).exclude(status__in=VOID_PAYOUT_STATUSES).order_by("-created_at", "-pk").first()
+    newest = later_payouts().order_by("-created_at", "-pk").values("pk")[:1]
+    found = Payout.objects.filter(pk=payout.pk).values_list(Subquery(newest), flat=True).first()
+    return Payout.objects.filter(pk=found).first() if found else None
 
 
 class PayAgainForm(PayoutForm):

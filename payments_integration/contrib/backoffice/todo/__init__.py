@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from payments_integration.contrib.backoffice.todo.mirrored import again_key as again_key, mirrored_rows
+from payments_integration.contrib.backoffice.todo.mirrored import (
+    again_key as again_key,
+    later_payouts as later_payouts,
+    mirrored_rows,
+)
 from payments_integration.contrib.backoffice.todo.orders import (
     differences_of as differences_of,
     marked,

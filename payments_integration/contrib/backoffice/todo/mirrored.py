@@ -19,10 +19,13 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    TextField,
     Value,
     When,
 )
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Coalesce, Concat, NullIf
+from django.db.models.lookups import Exact
 from django.utils import timezone
 
 from payments_integration.contrib.backoffice.models import Todo
@@ -153,11 +156,10 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
     # An empty reference must not match, because many payouts have none.
     same = {**of_account, "merchant_reference": NullIf(OuterRef("merchant_reference"), Value(""))}
     asked_for = Operation.objects.filter(**same, operation="create_payout", state__in=OPEN_OPERATION_STATES)
-    later = Payout.objects.filter(**same, created_at__gte=OuterRef("created_at"), refund=None)
     rows = Payout.objects.filter(
         ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
         ~Exists(asked_for),
-        ~Exists(later.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)),
+        ~Exists(later_payouts()),
         ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
         account=asked.account,
         refund=None,
@@ -167,6 +169,29 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
         row_reference=_text("merchant_reference"), row_person=F("destination"), row_reason=_text("failure_reason"),
         row_about=Value("", CharField()),
     )  # fmt: skip
+
+
+def later_payouts() -> QuerySet[Payout]:
+    """Return later payouts that have the outer payout's reference, and are open or succeeded.
+
+    A reference may stand for many people, such as a payroll: one to certainly another person does not count. A
+    corrected account number has the same holder's document.
+    """
+    both = (F("destination"), OuterRef("destination"))
+    number, its_number = (KeyTextTransform("account_number", place) for place in both)
+    document, its_document = (KeyTextTransform("number", KeyTransform("holder_document", place)) for place in both)
+    # Payouts without a document may be to the same person.
+    neither = Value("", TextField())
+    same_holder = Exact(Coalesce(document, its_document, neither), Coalesce(its_document, document, neither))
+    found = Payout.objects.filter(
+        Q(Exact(number, its_number)) | Q(same_holder),
+        account=OuterRef("account"),
+        # An empty reference must not match, because many payouts have none.
+        merchant_reference=NullIf(OuterRef("merchant_reference"), Value("")),
+        created_at__gte=OuterRef("created_at"),
+        refund=None,
+    )
+    return found.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)
 
 
 def again_key(payout_id: str, number: int) -> str:

@@ -29,6 +29,7 @@ DESTINATION = {
     "type": "bank_account", "bank_code": "001", "account_number": "000123", "account_type": "checking",
     "holder_name": "Ana Pérez", "holder_document": {"type": "RUT", "number": "12345678-5"},
 }  # fmt: skip
+OTHER = {**DESTINATION, "account_number": "000999", "holder_document": {"type": "RUT", "number": "11111111-1"}}
 ALL = ("view_payout", "create_payout", "view_personal_data")
 
 
@@ -228,7 +229,7 @@ def test_a_later_payout_with_the_same_reference_stands_in_the_way(
     form = form_of(boss, first)
     for other in (
         {"merchant_reference": "invoice-8"}, {"account": "second"}, {"status": "failed"}, {"status": "canceled"},
-        {"created_at": first.created_at - timedelta(days=1)}, {"refund_id": "ref_1"},
+        {"created_at": first.created_at - timedelta(days=1)}, {"refund_id": "ref_1"}, {"destination": OTHER},
     ):  # fmt: skip
         rows.payout(**{"merchant_reference": "invoice-7", "status": status, **other})
     assert reviewed(boss, form)

@@ -139,6 +139,21 @@ def test_a_payout_leaves_when_a_later_one_has_its_reference() -> None:
     assert kinds() == []
 
 
+def recipient(number: str, document: str) -> dict[str, Any]:
+    return {"account_number": number, "holder_document": {"type": "RUT", "number": document}}
+
+
+def test_a_payout_stays_when_others_of_the_same_payroll_arrive() -> None:
+    ana = {"merchant_reference": "payroll-5", "destination": recipient("000111", "11111111-1")}
+    became(rows.payout(created_at=ago(days=3), **ana), "failed")
+    bea = {"merchant_reference": "payroll-5", "destination": recipient("000222", "22222222-2")}
+    rows.payout(created_at=ago(days=3), status="succeeded", **bea)
+    assert kinds() == ["payout"]
+    corrected = {**ana, "destination": recipient("000333", "11111111-1")}
+    rows.payout(created_at=ago(days=1), status="processing", **corrected)
+    assert kinds() == []
+
+
 def test_a_payout_leaves_while_another_with_its_reference_is_asked_for() -> None:
     became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
     rows.operation(operation="create_payout", merchant_reference="salary-1", state=OperationState.AWAITING_APPROVAL)
