@@ -159,7 +159,6 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
     rows = Payout.objects.filter(
         ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
         ~Exists(asked_for),
-        ~Exists(later_payouts()),
         ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
         account=asked.account,
         refund=None,
@@ -168,11 +167,11 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
         rows, (PayoutStatus.FAILED.value, PayoutStatus.RETURNED.value), days=FAILED_DAYS,
         row_reference=_text("merchant_reference"), row_person=F("destination"), row_reason=_text("failure_reason"),
         row_about=Value("", CharField()),
-    )  # fmt: skip
+    ).filter(~Exists(later_payouts(since="began")))  # fmt: skip
 
 
-def later_payouts() -> QuerySet[Payout]:
-    """Return later payouts that have the outer payout's reference, and are open or succeeded.
+def later_payouts(*, since: str = "created_at") -> QuerySet[Payout]:
+    """Return payouts after ``since`` that have the outer payout's reference, and are open or succeeded.
 
     A reference may stand for many people, such as a payroll: one to certainly another person does not count. A
     corrected account number has the same holder's document.
@@ -188,7 +187,7 @@ def later_payouts() -> QuerySet[Payout]:
         account=OuterRef("account"),
         # An empty reference must not match, because many payouts have none.
         merchant_reference=NullIf(OuterRef("merchant_reference"), Value("")),
-        created_at__gte=OuterRef("created_at"),
+        created_at__gte=OuterRef(since),
         refund=None,
     )
     return found.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)
@@ -206,16 +205,16 @@ def _literal(part: str) -> Any:
 def _refunds(asked: Asked) -> QuerySet[Any]:
     """Return refunds that did not arrive.
 
-    Leaves out a refund if the payer got the same amount or more later, is getting a refund, or has all money back.
+    Leaves out a refund if the payer got the same amount or more after it failed, is getting a refund, or has all money
+    back. What was asked for before, such as for another item, does not replace it.
     """
     later = Refund.objects.filter(
-        account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gt=OuterRef("created_at"),
+        account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gte=OuterRef("began"),
         amount__gte=OuterRef("amount"),
-    )  # fmt: skip
+    ).exclude(pk=OuterRef("pk"))  # fmt: skip
     nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
     over = Payment.objects.filter(nothing_left, account=OuterRef("account"), pk=OuterRef("payment_id"))
     rows = Refund.objects.filter(
-        ~Exists(later.exclude(status=RefundStatus.CANCELED)),
         ~Exists(open_refund_operations(OuterRef("account"), OuterRef("payment_id"))),
         ~Exists(over),
         account=asked.account,
@@ -224,7 +223,7 @@ def _refunds(asked: Asked) -> QuerySet[Any]:
         rows, (RefundStatus.FAILED.value, RefundStatus.RETURNED.value), days=FAILED_DAYS,
         row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
         row_reason=Value("", CharField()), row_about=_text("payment_id"),
-    )  # fmt: skip
+    ).filter(~Exists(later.exclude(status=RefundStatus.CANCELED)))  # fmt: skip
 
 
 def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:

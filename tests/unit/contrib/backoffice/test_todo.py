@@ -131,7 +131,7 @@ def test_a_payout_that_did_not_arrive_leaves_when_it_is_paid_again(status: str) 
 
 
 def test_a_payout_leaves_when_a_later_one_has_its_reference() -> None:
-    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
+    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed", ago(days=3))
     rows.payout(created_at=ago(days=2), merchant_reference="salary-1", status="canceled")
     rows.payout(created_at=ago(days=2), merchant_reference="salary-1", status="succeeded", account="second")
     assert kinds() == ["payout"]
@@ -145,9 +145,10 @@ def recipient(number: str, document: str) -> dict[str, Any]:
 
 def test_a_payout_stays_when_others_of_the_same_payroll_arrive() -> None:
     ana = {"merchant_reference": "payroll-5", "destination": recipient("000111", "11111111-1")}
-    became(rows.payout(created_at=ago(days=3), **ana), "failed")
+    became(rows.payout(created_at=ago(days=3), **ana), "failed", ago(days=2))
     bea = {"merchant_reference": "payroll-5", "destination": recipient("000222", "22222222-2")}
-    rows.payout(created_at=ago(days=3), status="succeeded", **bea)
+    rows.payout(created_at=ago(days=1), status="succeeded", **bea)
+    rows.payout(created_at=ago(days=3), status="succeeded", **ana)
     assert kinds() == ["payout"]
     corrected = {**ana, "destination": recipient("000333", "11111111-1")}
     rows.payout(created_at=ago(days=1), status="processing", **corrected)
@@ -179,7 +180,8 @@ def test_a_payout_that_executes_a_refund_is_shown_as_the_refund() -> None:
 @pytest.mark.parametrize("status", ["failed", "returned"])
 def test_a_refund_that_did_not_arrive_leaves_when_as_much_is_refunded_again(status: str) -> None:
     payment = rows.payment(amount_received=1000, refunded_amount=0)
-    became(rows.refund(payment=payment, amount=500, created_at=ago(days=2)), status)
+    became(rows.refund(payment=payment, amount=500, created_at=ago(days=3)), status, ago(days=2))
+    rows.refund(payment=payment, amount=500, status="succeeded", created_at=ago(days=2, hours=9))  # of another item
     rows.refund(payment=payment, amount=400, status="succeeded", created_at=ago(days=1))
     rows.refund(payment=payment, amount=500, status="canceled", created_at=ago(days=1))
     assert kinds() == ["refund"]
