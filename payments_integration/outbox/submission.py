@@ -58,7 +58,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
             check.note_committed(known)
             return ledger.outcome_of(known)
     call = operations.CALLS[intent.operation]
-    if known is None and call.may_be_a_repeat(intent):
+    if call.may_be_a_repeat(intent):
         # A worker looks before it sends (``repeats``).
         return ledger.outcome_of(submit_later(intent, check))
     precondition = call.precondition(intent)

@@ -458,7 +458,7 @@ MUTANTS = (
     _one(
         "a job pays again after a restored backup",
         "outbox/submission.py",
-        "    if known is None and call.may_be_a_repeat(intent):\n",
+        "    if call.may_be_a_repeat(intent):\n",
         "    if intent is None:\n",
     ),
     _one(

@@ -11,10 +11,10 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from payments_integration import projection, services
-from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.exceptions import OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState, Payment, Payout, Refund, deletion_allowed
 from payments_integration.signals import dispatching
-from tests.fake_provider import PAYOUT, Fake, only_operation, payment, payout, refund
+from tests.fake_provider import PAYOUT, Fake, only_operation, payment, payout, refund, refusal
 
 pytestmark = [pytest.mark.case(124), pytest.mark.promise(5)]
 
@@ -171,6 +171,18 @@ class TestAUserWasFaster:
             services.defer(services.create_payout, **INVOICE)
         assert services.resume_operations() == {"needs_person": 1}
         assert len(fake.calls) == 1
+
+    def test_so_does_one_whose_key_is_free_after_a_temporary_refusal(self, fake: Fake, boss: User) -> None:
+        """The job met 429, a person paid by hand, and the job tries again."""
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        with pytest.raises(RateLimited):
+            services.create_payout(**INVOICE)
+        services.create_payout(**{**INVOICE, "idempotency_key": "by hand"}, actor=boss)
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**INVOICE)
+        operation = Operation.objects.get(idempotency_key="invoice-7")
+        assert operation.state == OperationState.NEEDS_PERSON
+        assert len(fake.made("payout")) == 1
 
     @pytest.mark.parametrize("other", [{"amount": 4_999}, {"merchant_reference": "invoice-8"}], ids=str)
     def test_another_payout_is_made(self, fake: Fake, boss: User, other: dict[str, Any]) -> None:
