@@ -9,17 +9,27 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from django.core import signing
 from django.core.exceptions import ValidationError
+from django.db.models import Case, F, Q, Value, When
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration.db.transactions import ledger_database
-from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES
+from payments_integration.enums import (
+    CANCELABLE_PAYMENT_STATUSES,
+    PAID_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    PaymentStatus,
+)
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
 from payments_integration.validation.attempt_key import AttemptKey
 
+#: The provider answered 404 so long ago that this was no slow replica of its database.
+GONE_FOR_GOOD = timedelta(days=1)
 #: ``Operation.operation`` of the call that begins an attempt. Not imported: the registry of calls is a layer above.
 CREATES_PAYMENT = "create_payment"
 #: The longest prefix of a key. It leaves room for a number in the 255 characters that a key may have.
@@ -142,10 +152,12 @@ def _operations(of: Key) -> list[Operation]:
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:
-    """Return the status of each mirrored payment by its id."""
+    """Return the status of each mirrored payment by its id: ``expired`` if it was unpaid and is gone for good."""
     ids = [operation.result_id for operation in operations if operation.result_id]
     rows = Payment.objects.using(ledger_database()).filter(pk__in=ids)
-    return dict(rows.values_list("pk", "status")) if ids else {}
+    gone = Q(gone_at__lt=timezone.now() - GONE_FOR_GOOD, status__in=CANCELABLE_PAYMENT_STATUSES)
+    status = Case(When(gone, then=Value(PaymentStatus.EXPIRED.value)), default=F("status"))
+    return dict(rows.values_list("pk", status)) if ids else {}
 
 
 def _has_ended(operation: Operation, status: str) -> bool:

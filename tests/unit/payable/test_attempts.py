@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import override_settings
+from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
@@ -82,6 +84,17 @@ class TestTheLedgerCounts:
         key = order.attempt_key()
         attempt(order, state=state)
         assert order.attempt_key() == key
+
+    @pytest.mark.parametrize(
+        ("status", "hours", "next_number"),
+        [("created", 25, 2), ("requires_action", 25, 2), ("created", 23, 1), ("processing", 25, 1)],
+    )
+    def test_an_unpaid_payment_that_is_gone_for_good_ends_an_attempt(
+        self, order: Order, status: str, hours: int, next_number: int
+    ) -> None:
+        attempt(order, status)
+        Payment.objects.update(gone_at=timezone.now() - timedelta(hours=hours))
+        assert number(order) == next_number
 
     def test_a_payment_that_the_mirror_lost_keeps_its_key(self, order: Order) -> None:
         key = order.attempt_key()
