@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: The parameter that fills in the excess of an overpaid payment instead of everything that is left.
 EXCESS = "excess"
+#: The parameter with the id of a refund that did not arrive. Its amount is filled in.
+AGAIN = "again"
 REFUNDED_JUST_NOW = gettext_lazy(
     "A refund of this payment was asked for at {}: {}. Confirm only if more of it is to be refunded."
 )
@@ -106,7 +108,7 @@ class RefundPage(ConfirmationPage):
 
     def initial(self) -> dict[str, Any]:
         rest = refundable_rest(self.payment)
-        amount = (self._excess(rest) if EXCESS in self.request.GET else 0) or rest
+        amount = min(self._wanted(rest) or rest, rest)
         initial = {"amount": format_amount(amount, self.payment.currency) if amount > 0 else ""}
         # Suggest the payer as the holder of the bank account, if the user may see who paid.
         if not self.by_card and self._sees_payer():
@@ -223,6 +225,14 @@ class RefundPage(ConfirmationPage):
             ],
             "note": None if self.by_card else NEW_ACCOUNT,
         }
+
+    def _wanted(self, rest: int) -> int:
+        """Return the amount that a link to this page named; 0 for everything that is left."""
+        if EXCESS in self.request.GET:
+            return self._excess(rest)
+        again = self.request.GET.get(AGAIN)
+        of_payment = Refund.objects.filter(account=self.payment.account, payment_id=self.payment.pk) if again else ()
+        return next((refund.amount for refund in of_payment if refund.pk == again), 0)
 
     def _excess(self, rest: int) -> int:
         """Return the excess that is still left to refund; 0 if the payer did not pay too much."""

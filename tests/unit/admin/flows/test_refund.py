@@ -298,6 +298,16 @@ class TestTitles:
         assert self.titles(review) == ["Refund CLP 400 to Ana Pérez"] * 2
 
 
+def test_a_refund_that_is_made_again_has_its_amount(boss: Client) -> None:
+    row = rows.payment(currency="CLP", amount=9000, amount_received=9000)
+    failed, other = (rows.refund(payment=each, status="failed", amount=500) for each in (row, rows.payment()))
+    address = url("payment", "refund", row.pk)
+    for again, amount in ((failed.pk, "500"), (other.pk, "9,000"), ("%00", "9,000")):
+        assert f'value="{amount}"' in page(boss, f"{address}?again={again}"), again
+    rows.refund(payment=row, status="succeeded", amount=8800)
+    assert 'value="200"' in page(boss, f"{address}?again={failed.pk}")
+
+
 class TestPaidTooMuch:
     """The excess of an overpaid payment is one click away."""
 

@@ -101,11 +101,12 @@ def test_people_see_their_own_requests_as_waiting_for_another_person() -> None:
 def test_actions_are_offered_to_people_who_may_do_them() -> None:
     became(rows.payout(created_at=ago(days=3)), "failed")
     payment = rows.payment(amount_received=1000, refunded_amount=0)
-    became(rows.refund(payment=payment, amount=500), "failed")
+    refund = became(rows.refund(payment=payment, amount=500), "failed")
     html = page(browser(user("viewer", *VIEW)), TODO)
     assert not any(word in html for word in ("Pay again", "Refund again", "popover"))
     html = page(browser(user("fina", *HANDLE, "create_payout", "refund_payment")), TODO)
     assert all(word in html for word in ("Pay again", "Refund again", "popover"))
+    assert f"?again={refund.pk}" in html
 
 
 def test_orders_are_shown_to_people_who_may_view_them() -> None:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _, gettext_lazy, ngettext, pgettext_lazy
 
 from payments_integration import conf, permissions
+from payments_integration.admin.flows.refund import AGAIN
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may, may_view
 from payments_integration.admin.shared.sections import Page
@@ -240,7 +241,9 @@ class TodoRows(AccountPage):
         if thing.kind == Kind.PAYOUT and may(request, "create_payout"):
             return _("Pay again"), f"{display.page_url(site, Payout, 'add')}?{urlencode({'again': found.thing})}"
         if thing.kind in _REFUNDED and found.about and may(request, "refund_payment"):
-            return _REFUNDED[thing.kind], display.page_url(site, Payment, "refund", found.about)
+            address = display.page_url(site, Payment, "refund", found.about)
+            again = f"?{urlencode({AGAIN: found.thing})}" if address and thing.kind == Kind.REFUND else ""
+            return _REFUNDED[thing.kind], address + again
         if thing.kind == Kind.UNPAID and thing.order and may_view(site, request, thing.order.model):
             return _("Open the order"), display.change_url(site, thing.order.model, thing.order.pk)
         url = display.change_url(site, Operation, found.thing)

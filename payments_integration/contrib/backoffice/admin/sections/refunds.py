@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -13,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _, pgettext
 
 from payments_integration.admin.base import MIRROR_FIELDS
+from payments_integration.admin.flows.refund import AGAIN
 from payments_integration.admin.models import refunds
 from payments_integration.admin.models.payments import figures
 from payments_integration.admin.shared import display, people
@@ -76,7 +78,8 @@ class RefundSectionsAdmin(SectionsAdmin, refunds.RefundAdmin):
             return
         url = display.page_url(self.admin_site, Payment, "refund", payment.pk)
         if url and may(request, "refund_payment", payment):
-            yield Tool(_("Refund again"), url, post=False, weight=Weight.MAIN)
+            again = f"{url}?{urlencode({AGAIN: obj.pk})}"
+            yield Tool(_("Refund again"), again, post=False, weight=Weight.MAIN)
 
     def aside(self, page: Page, obj: Refund) -> Iterable[Section]:
         payment = payment_of(page, obj)

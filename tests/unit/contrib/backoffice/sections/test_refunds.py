@@ -96,7 +96,7 @@ def test_refund_again_leads_to_the_refund_page_of_the_payment_if_something_is_le
 ) -> None:
     pay = payment()
     row = refund(pay, "returned")
-    link = f'href="{url("payment", "refund", pay.pk)}"'
+    link = f'href="{url("payment", "refund", pay.pk)}?again={row.pk}"'
     assert link in page(boss, url("refund", "change", row.pk))
     assert link not in page(staff("view_refund", "view_payment"), url("refund", "change", row.pk))
     assert link in page(staff("view_refund", "refund_payment"), url("refund", "change", row.pk))
