@@ -58,7 +58,7 @@ _UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventSta
 def examine(account: str | None = None) -> Report:
     """Examine one account, or all accounts, including accounts that were removed from the setting.
 
-    Takes seven statements for up to forty accounts, one more if accounts were removed, and six for one account.
+    Takes eight statements for up to forty accounts, one more if accounts were removed, and seven for one account.
     Raises ImproperlyConfigured for an account that is not in the setting. Errors of the database pass through.
     """
     now = timezone.now()

@@ -1,4 +1,4 @@
-"""Read the statistics of all accounts in six statements. Each uses an index or reads a limited number of rows.
+"""Read the statistics of all accounts in seven statements. Each uses an index or reads a limited number of rows.
 
 Every account has its own limits, so a busy account hides nothing of a quiet one. With more than forty accounts, two of
 the statements become several; with more than 450, the others do too.
@@ -81,21 +81,28 @@ _Arrival = tuple[datetime, datetime, str]
 def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, AccountStatistics]:
     """Return the statistics of these accounts, by alias. ``now`` is our clock's time."""
     newest = _newest_events(accounts, now)
+    states = AccountState.objects.in_bulk(accounts)
     backlogs = read_backlogs(accounts, now)
     passes = _passes(accounts, now)
     answered = _last_answered(accounts)
     endpoints = _endpoints(accounts, now)
     return {
         alias: _account_statistics(
-            newest[alias], *backlogs[alias], passes[alias], answered.get(alias), endpoints[alias], now
+            states.get(alias) or AccountState(account=alias),
+            newest[alias],
+            backlogs[alias],
+            passes[alias],
+            answered.get(alias),
+            endpoints[alias],
+            now,
         )
         for alias in accounts
     }
 
 
 def _account_statistics(
-    newest: list[_Arrival],
     state: AccountState,
+    newest: list[_Arrival],
     waiting: dict[str, Waiting],
     passes: list[_Pass],
     answered: _Answered | None,

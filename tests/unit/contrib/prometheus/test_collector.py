@@ -161,7 +161,7 @@ def test_a_scrape_takes_as_many_statements_with_any_rows_and_several_accounts(se
         with CaptureQueriesContext(connection) as queries:
             scrape()
         counts.append(len(queries))
-    assert counts == [9, 9], "one more than eight, because an account was removed"
+    assert counts == [10, 10], "one more than nine, because an account was removed"
     assert [query for query in queries if not query["sql"].startswith("SELECT")] == []
 
 
