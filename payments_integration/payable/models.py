@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core import checks
-from django.core.exceptions import FieldDoesNotExist, FieldError, ImproperlyConfigured, ValidationError
+from django.core.exceptions import FieldError, ImproperlyConfigured, ValidationError
 from django.db import models
 from django.db.models import F
 from django.db.models.query import ModelIterable
@@ -91,27 +91,25 @@ class PayableQuerySet(models.QuerySet[OrderT]):
             _read_ahead(self._result_cache or [])
 
 
-class PayableManager(models.Manager[OrderT]):
-    def get_queryset(self) -> PayableQuerySet[OrderT]:
-        return PayableQuerySet(self.model, using=self._db)
+if TYPE_CHECKING:
+    _Manager = models.Manager
+else:
+    _Manager = models.Manager.from_queryset(PayableQuerySet)
 
-    def with_totals(self) -> PayableQuerySet[OrderT]:
-        return self.get_queryset().with_totals()
 
-    def of(self, obj: Referring | Refund | None) -> OrderT | None:
-        return self.get_queryset().of(obj)
-
-    def paid(self) -> PayableQuerySet[OrderT]:
-        return self.get_queryset().paid()
-
-    def unpaid(self) -> PayableQuerySet[OrderT]:
-        return self.get_queryset().unpaid()
-
-    def overpaid(self) -> PayableQuerySet[OrderT]:
-        return self.get_queryset().overpaid()
+class PayableManager(_Manager[OrderT]):
+    """Has the methods of ``PayableQuerySet``."""
 
     if TYPE_CHECKING:
+
+        def with_totals(self) -> PayableQuerySet[OrderT]: ...
+        def of(self, obj: Referring | Refund | None) -> OrderT | None: ...
+        def paid(self) -> PayableQuerySet[OrderT]: ...
+        def unpaid(self) -> PayableQuerySet[OrderT]: ...
+        def overpaid(self) -> PayableQuerySet[OrderT]: ...
+
         # Django passes these calls on to the queryset, but its stubs return a type without ``with_totals``.
+        def get_queryset(self) -> PayableQuerySet[OrderT]: ...
         def all(self) -> PayableQuerySet[OrderT]: ...
         def exclude(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
         def filter(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
@@ -301,36 +299,31 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
     if account is not None and not model.payments_account_field and not list(conf.problems(raw)):
         accounts = ", ".join(conf.aliases()) or "none"
         if account not in conf.aliases():
-            yield checks.Error(
+            yield prices.wrong(
+                model,
                 f"payments_account names the account {account!r}, which does not exist.",
-                hint=f"Name one of {accounts}, or None for every account's payments.",
-                obj=model,
-                id=f"{ID}.E020",
+                f"Name one of {accounts}, or None for every account's payments.",
             )
-    yield from _hidden(model, names)
-    missing = [name for name in _named(model) if not _has_column(model, name)]
-    for name in missing:
+    for name in hidden_names(model, names):
         yield checks.Error(
-            f"The model has no field {name!r}.",
-            hint='Name a field of the model: merchant_reference_field = "number".',
+            f"{name!r} is a name of Payable.",
+            hint="Give the field, property, method or related_name another one.",
             obj=model,
-            id=f"{ID}.E020",
+            id=f"{ID}.E021",
         )
+    missing = [name for name in _named(model) if prices.column(model, name) is None]
+    for name in missing:
+        hint = 'Name a field of the model: merchant_reference_field = "number".'
+        yield prices.wrong(model, f"The model has no field {name!r}.", hint)
     reference = None if missing else model._meta.get_field(model.merchant_reference_field)
     if reference is not None and reference.is_relation and reference.attname != model.merchant_reference_field:
-        yield checks.Error(
+        yield prices.wrong(
+            model,
             f"merchant_reference_field names the relation {reference.name!r}, whose value is an object.",
-            hint=f'Name its column: merchant_reference_field = "{reference.attname}".',
-            obj=model,
-            id=f"{ID}.E020",
+            f'Name its column: merchant_reference_field = "{reference.attname}".',
         )
     if not callable(model.payments_price):
-        yield checks.Error(
-            "payments_price is no method.",
-            hint="Remove @property from it.",
-            obj=model,
-            id=f"{ID}.E020",
-        )
+        yield prices.wrong(model, "payments_price is no method.", "Remove @property from it.")
     if not any(hasattr(manager, "of") for manager in model._meta.managers):
         yield checks.Warning(
             "No manager of the model has of(), paid() and unpaid().",
@@ -365,11 +358,10 @@ def _wrong_condition(model: Any) -> Iterator[checks.CheckMessage]:
         # Building the query resolves every name in it. Nothing is read.
         model._base_manager.filter(model.payments_paid)
     except (FieldError, TypeError, ValueError, ValidationError) as error:
-        yield checks.Error(
+        yield prices.wrong(
+            model,
             f"payments_paid is not a condition of the model: {error}",
-            hint="Give a Q with fields of the model: payments_paid = Q(paid_at__isnull=False).",
-            obj=model,
-            id=f"{ID}.E020",
+            "Give a Q with fields of the model: payments_paid = Q(paid_at__isnull=False).",
         )
 
 
@@ -393,23 +385,6 @@ def _whole_units(model: Any) -> Iterator[checks.CheckMessage]:
 def _named(model: Any) -> list[str]:
     account_field = [model.payments_account_field] if model.payments_account_field else []
     return [model.merchant_reference_field, *account_field]
-
-
-def _has_column(model: type[models.Model], name: str) -> bool:
-    try:
-        return isinstance(model._meta.get_field(name), models.Field)
-    except FieldDoesNotExist:
-        return False
-
-
-def _hidden(model: type[models.Model], names: frozenset[str]) -> Iterator[checks.CheckMessage]:
-    for name in hidden_names(model, names):
-        yield checks.Error(
-            f"{name!r} is a name of Payable.",
-            hint="Give the field, property, method or related_name another one.",
-            obj=model,
-            id=f"{ID}.E021",
-        )
 
 
 def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> list[str]:
@@ -448,7 +423,7 @@ def _number(model: Any) -> Any:
 
     For the column of a relation, it is the field that the relation refers to: such models share payments on purpose.
     """
-    if not _has_column(model, model.merchant_reference_field):
+    if prices.column(model, model.merchant_reference_field) is None:
         return None
     field = model._meta.get_field(model.merchant_reference_field)
     while field.is_relation:

@@ -66,7 +66,7 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
         return
     amount = column(model, name)
     if not isinstance(amount, models.IntegerField | models.DecimalField):
-        yield _problem(
+        yield wrong(
             model,
             f"payments_amount_field names {name!r}, which is neither an integer field nor a DecimalField.",
             "Name the field with the price: an integer in minor units, or a DecimalField in whole units.",
@@ -74,13 +74,13 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
     if model.payments_currency_field:
         currency = column(model, model.payments_currency_field)
         if not isinstance(currency, models.CharField | models.TextField):
-            yield _problem(
+            yield wrong(
                 model,
                 f"payments_currency_field names {model.payments_currency_field!r}, which is no text field.",
                 'Name the field with the ISO code: payments_currency_field = "currency".',
             )
     elif model.payments_currency not in money.EXPONENTS:
-        yield _problem(
+        yield wrong(
             model,
             "payments_amount_field is set, and nothing says in which currency the amount is.",
             'Add payments_currency_field = "currency", or one currency for all rows, '
@@ -88,7 +88,8 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
-def _problem(model: Any, message: str, hint: str) -> checks.CheckMessage:
+def wrong(model: Any, message: str, hint: str) -> checks.CheckMessage:
+    """Return an E020: an option of the model names something that does not exist or does not fit."""
     return checks.Error(message, hint=hint, obj=model, id="payments_integration.E020")
 
 
