@@ -48,34 +48,26 @@ _PERSONAL = frozenset(
 _MIN_MASKED = 4
 
 
-def rate_limited(reply: Reply, *, mask: tuple[str, ...] = ()) -> RateLimited:
-    """Return the error of a 429, with a ``retry_after`` of 1 to 60 seconds even if its envelope is malformed."""
-    body = _envelope(reply)
-    return RateLimited(
-        _clean(body.message, _MAX_MESSAGE, mask) if body else "too many requests",
-        status_code=reply.status_code,
-        code=_clean(body.code, _MAX_CODE) if body else "rate_limited",
-        request_id=_clean(body.request_id, _MAX_NAME) if body else reply.request_id,
-        param=_param(body, mask),
-        type=_clean(body.type, _MAX_CODE) if body else None,
-        retry_after=retry_after(reply.headers),
-    )
-
-
 def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoAnswer:
-    """Return the exception for any reply that is not 2xx. It repeats none of the texts in ``mask``."""
-    if reply.status_code == TOO_MANY:
-        return rate_limited(reply, mask=mask)
+    """Return the exception for any reply that is not 2xx. It repeats none of the texts in ``mask``.
+
+    A 429 is RateLimited even if its envelope is malformed, with a ``retry_after`` of 1 to 60 seconds.
+    """
     if not 400 <= reply.status_code < 600:
         return reply.no_answer("a redirect, not followed" if 300 <= reply.status_code < 400 else "no usable status")
     body = _envelope(reply)
-    if body is None:
+    if reply.status_code == TOO_MANY:
+        kind: type[ProviderError] = RateLimited
+        body = body or schemas.ErrorBody(
+            type=kind.type, code="rate_limited", message="too many requests", request_id=reply.request_id
+        )
+    elif body is None:
         # A proxy answers with a 5xx of its own; any other status comes from a server that is not the provider.
         foreign = "the answer is not the provider's; check BASE_URL"
         return reply.no_answer(reply.problem or (foreign if reply.status_code < 500 else "no error envelope"))
-    if reply.status_code >= 500:
+    elif reply.status_code >= 500:
         # A 5xx does not say if the work was done, even if its envelope does.
-        kind: type[ProviderError] = ApiError
+        kind = ApiError
     else:
         kind = PROVIDER_ERRORS.get(body.type) or _BY_STATUS.get(reply.status_code, ApiError)
     return kind(
@@ -83,7 +75,7 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
         status_code=reply.status_code,
         code=_clean(body.code, _MAX_CODE),
         request_id=_clean(body.request_id, _MAX_NAME),
-        param=_param(body, mask),
+        param=None if body.param is None else _clean(body.param, _MAX_NAME, mask),
         type=_clean(body.type, _MAX_CODE),
         retry_after=retry_after(reply.headers) if kind is RateLimited else None,
     )
@@ -115,10 +107,6 @@ def _envelope(reply: Reply) -> schemas.ErrorBody | None:
         return schemas.decode_error(reply.body)
     except schemas.WireError:
         return None
-
-
-def _param(body: schemas.ErrorBody | None, mask: tuple[str, ...]) -> str | None:
-    return _clean(body.param, _MAX_NAME, mask) if body and body.param is not None else None
 
 
 def _clean(text: str, length: int, mask: tuple[str, ...] = ()) -> str:
