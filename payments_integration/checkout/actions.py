@@ -88,9 +88,9 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
     if action is None:
         return None
     bank = action.bank_transfer or BankTransfer()
-    is_known = action.is_known
+    country = obj.country if isinstance(obj, Payment | DepositReference) else ""
     return ShownAction(
-        type=action.type if is_known else "unknown",
+        type=action.type if action.is_known else "unknown",
         link=action.redirect_url if is_payer_link(action.redirect_url) else "",
         address=snippet(action.redirect_url),
         # Draw only the code that the type needs.
@@ -104,8 +104,8 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
         account_holder=snippet(bank.account_holder),
         reference=snippet(action.reference),
         amount=_amount(obj),
-        until=deadline(action.expires_at, _expires_at(obj), country=_country(obj)),
-        country=_country(obj),
+        until=deadline(action.expires_at, obj.expires_at if isinstance(obj, Payment) else None, country=country),
+        country=country,
     )
 
 
@@ -131,7 +131,7 @@ def fingerprint(payment: Payment | None) -> str:
 
     It is the same in every language, and cheap because no code is drawn.
     """
-    action = current_action(payment) if payment is not None else None
+    action = current_action(payment)
     if payment is None or action is None:
         return ""
     content = [payment.pk, repr(action), _rest(payment)]
@@ -148,15 +148,6 @@ def _rest(payment: Payment) -> int:
     """Return the minor units that are still to be paid."""
     is_in_part = payment.status == PaymentStatus.PARTIALLY_PAID
     return payment.amount - payment.amount_received if is_in_part else payment.amount
-
-
-def _expires_at(obj: Any) -> datetime | None:
-    return obj.expires_at if isinstance(obj, Payment) else None
-
-
-def _country(obj: Any) -> str:
-    """Return the payer's country; empty for a bare ``next_action``."""
-    return obj.country if isinstance(obj, Payment | DepositReference) else ""
 
 
 def deadline(*candidates: str | datetime | None, country: str = "") -> Deadline | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.checkout.payment_methods import logo_of, method_name
 from payments_integration.dates import with_zone
@@ -22,7 +22,6 @@ from payments_integration.payer.texts import visible
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-_BEGUN = gettext_lazy("Payment started")
 #: Statuses without a step, because the first step says the same.
 _UNSAID = frozenset({PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION})
 _TRANSFER_STATUSES = frozenset({PaymentStatus.PARTIALLY_PAID, PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID})
@@ -78,7 +77,9 @@ def timeline(order: Payable) -> list[Step]:
     payments = {payment.pk: payment for payment in order.payments}
     refunds = list(order.refunds)
     steps = [_begun(payment) for payment in payments.values()]
-    steps += [_changed(row, payments[row.object_id]) for row in _changes(payments.values()) if _is_told(row)]
+    steps += [
+        _changed(row, payments[row.object_id]) for row in _changes(payments.values()) if row.status not in _UNSAID
+    ]
     steps += [_refunded(refund, payments.get(refund.payment_id or "")) for refund in refunds]
     # Compare whole seconds first, because the provider may send only those.
     return sorted(steps, key=lambda step: (step.at.replace(microsecond=0), step.rank, step.at), reverse=True)
@@ -92,15 +93,11 @@ def _changes(payments: Iterable[Payment]) -> list[StatusChange]:
     return list(StatusChange.objects.filter(wanted).defer("error").order_by("at", "pk")) if wanted else []
 
 
-def _is_told(row: StatusChange) -> bool:
-    return row.status not in _UNSAID
-
-
 def _begun(payment: Payment) -> Step:
     return Step(
         payment.created_at,
         with_zone(payment.created_at, payment.country),
-        str(_BEGUN),
+        _("Payment started"),
         "quiet",
         _money(payment.amount, payment),
         method_name(payment.method_code),
