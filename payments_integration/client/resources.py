@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Generic, TypedDict, Unpack
+from typing import Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
@@ -22,10 +22,10 @@ from payments_integration.client.pagination import get_page, walk
 from payments_integration.client.requestor import INTERACTIVE_WAIT, Requestor, segment
 from payments_integration.runtime import stopping
 
-# ``list`` is a method in the classes below.
-BalancesAnswer = Answer[list[schemas.Balance]]
-EndpointsAnswer = Answer[list[schemas.WebhookEndpoint]]
-MethodsAnswer = Answer[list[schemas.PaymentMethod]]
+T = TypeVar("T")
+
+#: ``list`` is a method in the classes below.
+Whole: TypeAlias = Answer[list[T]]
 
 
 class Filters(TypedDict, total=False):
@@ -42,15 +42,18 @@ class Filters(TypedDict, total=False):
     background: bool
 
 
-class _Resource(Generic[schemas.ResourceT]):
-    """A kind of object under one path."""
-
+class _Calls:
     path: str
-    kind: str
-    struct: type[schemas.ResourceT]
 
     def __init__(self, requestor: Requestor) -> None:
         self._requestor = requestor
+
+
+class _Resource(_Calls, Generic[schemas.ResourceT]):
+    """A kind of object under one path."""
+
+    kind: str
+    struct: type[schemas.ResourceT]
 
 
 class _Created(_Resource[schemas.ResourceT]):
@@ -105,6 +108,13 @@ class _Listed(_Resource[schemas.ResourceT]):
             yield from answers.whole(answer).data.items
 
 
+class _ListedWhole(_Resource[schemas.ResourceT]):
+    def list(self, *, max_wait: float | None = None, background: bool = False) -> Whole[schemas.ResourceT]:
+        """Return every object: the list has no pages."""
+        reply = self._requestor.get(self.path, max_wait=max_wait, background=background)
+        return answers.resources(reply, self.struct, self.kind)
+
+
 class Payments(
     _Created[schemas.Payment], _Read[schemas.Payment], _Canceled[schemas.Payment], _Listed[schemas.Payment]
 ):
@@ -124,13 +134,10 @@ class DepositReferences(_Created[schemas.DepositReference], _Read[schemas.Deposi
     path, kind, struct = "/deposit-references", "deposit_reference", schemas.DepositReference
 
 
-class WebhookEndpoints(_Created[schemas.WebhookEndpoint]):
-    path, kind, struct = "/webhook-endpoints", "webhook_endpoint", schemas.WebhookEndpoint
+class WebhookEndpoints(_Created[schemas.WebhookEndpoint], _ListedWhole[schemas.WebhookEndpoint]):
+    """The list has no secrets."""
 
-    def list(self, *, max_wait: float | None = None, background: bool = False) -> EndpointsAnswer:
-        """Return every endpoint, without secrets."""
-        reply = self._requestor.get(self.path, max_wait=max_wait, background=background)
-        return answers.resources(reply, self.struct, self.kind)
+    path, kind, struct = "/webhook-endpoints", "webhook_endpoint", schemas.WebhookEndpoint
 
     def delete(self, endpoint_id: str, *, max_wait: float = INTERACTIVE_WAIT) -> Answer[None]:
         """DELETE. Any 2xx is a success: the spec shows no body."""
@@ -146,19 +153,14 @@ class WebhookEndpoints(_Created[schemas.WebhookEndpoint]):
         return answers.resource(reply, self.struct, self.kind, endpoint_id)
 
 
-class Balances:
-    def __init__(self, requestor: Requestor) -> None:
-        self._requestor = requestor
+class Balances(_ListedWhole[schemas.Balance]):
+    """One balance per currency."""
 
-    def list(self, *, max_wait: float | None = None, background: bool = False) -> BalancesAnswer:
-        """Return one balance per currency."""
-        reply = self._requestor.get("/balances", max_wait=max_wait, background=background)
-        return answers.resources(reply, schemas.Balance, "balance")
+    path, kind, struct = "/balances", "balance", schemas.Balance
 
 
-class PaymentMethods:
-    def __init__(self, requestor: Requestor) -> None:
-        self._requestor = requestor
+class PaymentMethods(_Calls):
+    path = "/payment-methods"
 
     def list(
         self,
@@ -168,18 +170,15 @@ class PaymentMethods:
         *,
         max_wait: float | None = None,
         background: bool = False,
-    ) -> MethodsAnswer:
+    ) -> Whole[schemas.PaymentMethod]:
         """Return the methods that a payer can use. ``amount`` is in minor units."""
         params = {"country": country, "currency": currency, "amount": amount}
-        reply = self._requestor.get("/payment-methods", params, max_wait=max_wait, background=background)
+        reply = self._requestor.get(self.path, params, max_wait=max_wait, background=background)
         return answers.payment_methods(reply)
 
 
-class Events:
+class Events(_Calls):
     path = "/events"
-
-    def __init__(self, requestor: Requestor) -> None:
-        self._requestor = requestor
 
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[Filters]
