@@ -292,7 +292,7 @@ def check_depth(value: object) -> None:
 
 
 _FIELDS: dict[type[Struct], frozenset[str]] = {
-    kind: frozenset(kind.__struct_fields__) for kind in (*RESOURCES.values(), PaymentMethod)
+    kind: frozenset(kind.__struct_fields__) - {"extra"} for kind in (*RESOURCES.values(), PaymentMethod)
 }
 _TIME_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     kind: tuple(name for name in kind.__struct_fields__ if name.endswith("_at")) for kind in RESOURCES.values()
@@ -300,11 +300,11 @@ _TIME_FIELDS: dict[type[Struct], tuple[str, ...]] = {
 
 
 def _convert(data: JsonObject, kind: type[StructT]) -> StructT:
-    fields = _FIELDS.get(kind)
+    fields = _FIELDS[kind]
     known, extra = data, {}
-    if "extra" in data or (fields is not None and not fields.issuperset(data)):
-        known = {name: value for name, value in data.items() if name in (fields or ()) and name != "extra"}
-        extra = {name: value for name, value in data.items() if name not in known}
+    if not fields.issuperset(data):
+        known = {name: value for name, value in data.items() if name in fields}
+        extra = {name: value for name, value in data.items() if name not in fields}
     try:
         struct = msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
