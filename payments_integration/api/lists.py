@@ -189,10 +189,7 @@ class SinglePage(BasePagination):
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         return list(queryset)
 
-    def get_paginated_response(self, data: Any) -> Response:
-        return self.respond(data)
-
-    def respond(self, data: Any, next_cursor: str | None = None) -> Response:
+    def get_paginated_response(self, data: Any, next_cursor: str | None = None) -> Response:
         has_more = next_cursor is not None
         return Response({"object": "list", "has_more": has_more, "next_cursor": next_cursor, "data": data})
 
@@ -238,7 +235,7 @@ class KeysetPages(SinglePage):
         self.rows, self.has_more = rows[:limit], len(rows) > limit
         return self.rows
 
-    def get_paginated_response(self, data: Any) -> Response:
+    def get_paginated_response(self, data: Any, next_cursor: str | None = None) -> Response:
         """Return the page with these serialized rows: up to MAX_BYTES, but at least one row."""
         size, count = 0, 0
         for item in data:
@@ -247,8 +244,8 @@ class KeysetPages(SinglePage):
                 break
             count += 1
         if self.has_more or count < len(data):
-            return self.respond(data[:count], cursor_of(self.ordering, self.rows[count - 1]))
-        return self.respond(data)
+            next_cursor = cursor_of(self.ordering, self.rows[count - 1])
+        return super().get_paginated_response(data[:count], next_cursor)
 
 
 def cursor_of(ordering: str, row: Any) -> str:
