@@ -20,7 +20,6 @@ from payments_integration.health.report import (
     Problem,
     RemovedAccount,
     Report,
-    Run,
     Waiting,
 )
 from payments_integration.health.statistics import read_statistics
@@ -172,13 +171,9 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
         if run.age_seconds > RUN_ALERT:
             message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
             yield _problem(Reason.RUNS_STOPPED, 1, message)
-        elif run.failures and _has_failed_for_long(run):
+        elif run.failures and (run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT):
             message = f"the reconciliation of {name} keeps failing ({_first_line(public_error(run.error))})"
             yield _problem(Reason.RUNS_FAIL, run.failures, message)
-
-
-def _has_failed_for_long(run: Run) -> bool:
-    return run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT
 
 
 def _provider(statistics: AccountStatistics) -> Iterator[Problem]:
