@@ -119,7 +119,7 @@ def _about_celery(raw: Mapping[str, Any]) -> Messages:
             '(payments_integration.schedule), and read the settings with namespace="CELERY". Silence this check if '
             "the schedule is stored elsewhere.",
         )
-    if limited := _rate_limited():
+    if limited := [task for task, limit in _annotated("rate_limit").items() if limit not in (None, 0, "0")]:
         yield _warning(
             "W027",
             f"CELERY_TASK_ANNOTATIONS limits the rate of {', '.join(limited)}: while messages come faster, they "
@@ -276,13 +276,10 @@ def check_api(**options: Any) -> Messages:
     if _settings_are_wrong():
         return  # reported as E001 to E013
     current = conf.current()
-    named = [
+    found = [
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
-    found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
-    for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP"):
-        if path := getattr(current, option):
-            found.append((option, path, ""))
+    found += [(option, path, "") for option in conf.FUNCTIONS if (path := getattr(current, option))]
     for option, path, method in found:
         if why := _unusable(path, method):
             yield _error("E014", f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT)
@@ -464,10 +461,6 @@ def _annotated(option: str) -> dict[str, Any]:
                 for name in ("*", f"{ID}.tasks.{task}"):
                     found[task] = (annotation.get(name) or {}).get(option, found.get(task))
     return found
-
-
-def _rate_limited() -> list[str]:
-    return [task for task, limit in _annotated("rate_limit").items() if limit not in (None, 0, "0")]
 
 
 def _cut_short() -> list[str]:

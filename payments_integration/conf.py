@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
@@ -69,7 +68,8 @@ class Account:
     @property
     def key_hash(self) -> str:
         """A hash of the key, to notice later that the account has another one."""
-        return _key_hash(self.api_key)
+        # Not keyed with SECRET_KEY: a new one would make every API key look new.
+        return hashlib.sha256(self.api_key.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +148,6 @@ class Settings:
     #: Let tests open connections to other machines. Otherwise they reach this machine only.
     ALLOW_NETWORK_IN_TESTS: bool = False
 
-    def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
-        """Return the account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
-        try:
-            return self.ACCOUNTS[alias]
-        except (KeyError, TypeError):  # TypeError: a list, for instance
-            known = ", ".join(sorted(self.ACCOUNTS)) or "none"
-            raise ImproperlyConfigured(
-                f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or name one of these.'
-            ) from None
-
 
 _WRONG = "is missing or wrong"
 
@@ -196,6 +186,9 @@ API_CLASSES: Mapping[str, str] = {
     "API_PERMISSION_CLASSES": "has_permission",
     "API_THROTTLE_CLASSES": "allow_request",
 }
+#: The options that name a function.
+FUNCTIONS = ("API_QUERYSET", "API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP")
+_FLAGS = ("REPORT_DOUBLE_PAYMENTS", "ALLOW_NETWORK_IN_TESTS")
 _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
@@ -211,23 +204,15 @@ def _limits(text: str) -> dict[str, int]:
 _VALID_ACCOUNT = {"BASE_URL": "https://provider.example", "API_KEY": "sk"}
 #: How ``from_env`` reads each option but ACCOUNTS.
 _ENV_CASTS: Mapping[str, Any] = {
-    "PROCESSING": str,
-    "WAKE_UP": str,
+    **dict.fromkeys((*_CHOICES, *FUNCTIONS), str),
     "ENCRYPTION_KEYS": list,
     "RECEIVER_RETRIES": [int],
     **{name: kind for name, (kind, _low, _high) in _NUMBERS.items()},
     "APPROVAL_LIMITS": _limits,
     **dict.fromkeys(API_CLASSES, list),
     "API_THROTTLE_RATES": dict,
-    "API_QUERYSET": str,
-    "API_REFERENCE_CHECK": str,
-    "API_ACCOUNT_CHECK": str,
-    "API_PAYMENT": str,
-    "DOCUMENT_CHECKS": str,
-    "ORDER_URL": str,
     "NAMES": dict,
-    "REPORT_DOUBLE_PAYMENTS": bool,
-    "ALLOW_NETWORK_IN_TESTS": bool,
+    **dict.fromkeys(_FLAGS, bool),
 }
 
 #: By prefix of ``from_env``: the variables that it did not read, and the one that each probably means.
@@ -264,7 +249,14 @@ def account(alias: str = DEFAULT_ACCOUNT) -> Account:
     Raises:
         ImproperlyConfigured: There is no such account (the message has the known ones), or the setting is wrong.
     """
-    return current().account(alias)
+    accounts = current().ACCOUNTS
+    try:
+        return accounts[alias]
+    except (KeyError, TypeError):  # TypeError: a list, for instance
+        known = ", ".join(sorted(accounts)) or "none"
+        raise ImproperlyConfigured(
+            f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or name one of these.'
+        ) from None
 
 
 def aliases(only: str | None = None) -> list[str]:
@@ -299,12 +291,6 @@ def in_test_environment() -> bool:
 def key_hash(alias: str) -> str:
     """Return ``Account.key_hash`` of an alias."""
     return account(alias).key_hash
-
-
-@cache
-def _key_hash(api_key: str) -> str:
-    # Not keyed with SECRET_KEY: a new one would make every API key look new.
-    return hashlib.sha256(api_key.encode()).hexdigest()
 
 
 def fingerprint(alias: str) -> str:
@@ -484,7 +470,7 @@ def problems(raw: object) -> Iterator[Problem]:
         if name in raw and not _is_number(raw[name], kind, low, high):
             what = "a whole number" if kind is int else "a number"
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
-    for name in ("REPORT_DOUBLE_PAYMENTS", "ALLOW_NETWORK_IN_TESTS"):
+    for name in _FLAGS:
         if not isinstance(raw.get(name, False), bool):
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', "Write True or False.")
     names = raw.get("NAMES", {})
@@ -524,10 +510,9 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
             f'{NAME}["API_PERMISSION_CLASSES"] is empty: the API would be open to everyone.',
             "Name a class, such as payments_integration.api.permissions.StaffByPermission, or leave the option out.",
         )
-    if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
-        yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
-    for name in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP"):
-        if (path := raw.get(name, "")) != "" and not _is_path(path):
+    defaults = Settings()
+    for name in FUNCTIONS:
+        if name in raw and raw[name] != getattr(defaults, name) and not _is_path(raw[name]):
             yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})
     where = f'{NAME}["API_THROTTLE_RATES"]'

@@ -62,7 +62,7 @@ def test_an_account_is_all_that_the_setting_needs() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting()):
         current = conf.current()
     assert current.PROCESSING == "inline"
-    assert current.account() == conf.Account("default", "https://api.example.com", "sk_test_1")
+    assert current.ACCOUNTS["default"] == conf.Account("default", "https://api.example.com", "sk_test_1")
     assert not list(conf.problems(setting()))
 
 
