@@ -95,8 +95,6 @@ def forget_account(
     *,
     force: bool = False,
     progress: Progress | None = None,
-    patience: timedelta = PATIENCE,
-    wait: timedelta | None = None,
     waiting: Callable[[timedelta], None] | None = None,
 ) -> dict[str, int]:
     """Delete every row of the alias ``account``. Returns how many, by table.
@@ -104,20 +102,19 @@ def forget_account(
     Holds the claims of the account's passes. A transaction deletes at most ``BATCH`` rows of a table. After an
     interruption, the next call deletes the rest. Rows of other accounts stay, even if they name an object of this one.
 
-    ``wait``: how long after the mark nothing is deleted (None: ``TRUST``). ``waiting`` is called before, with what is
-    left of it.
+    ``waiting`` is called before the wait for other processes to see the mark, with its length.
 
     Raises ForgetRefused if money may be under way or the live key is not replaced yet (not with ``force``), if rows of
-    other apps would be deleted too, if a pass runs for longer than ``patience``, or if other processes go on writing;
+    other apps would be deleted too, if a pass runs for longer than ``PATIENCE``, or if other processes go on writing;
     ClaimLost if another process has taken the account over.
     """
     refuse_to_forget(account, force=force)
     ensure_state(account)
-    held = _claim(account, patience)
+    held = _claim(account)
     try:
         # The pass that compares objects writes nothing more.
         with SWEEP.seize(_state(account)) as swept:
-            with _marked(account, held, TRUST if wait is None else wait, waiting):
+            with _marked(account, held, waiting):
                 # Look for operations and rows that came after the first look.
                 refuse_to_forget(account, force=force)
             counts = _delete(account, held, swept, progress)
@@ -130,7 +127,7 @@ def forget_account(
 
 
 @contextmanager
-def _marked(account: str, held: Held, wait: timedelta, waiting: Callable[[timedelta], None] | None) -> Iterator[None]:
+def _marked(account: str, held: Held, waiting: Callable[[timedelta], None] | None) -> Iterator[None]:
     """Mark the account, and enter when every process has seen the mark. An error removes it.
 
     Nothing is deleted inside the block. The mark of an interrupted run stays, because rows are already gone.
@@ -140,7 +137,7 @@ def _marked(account: str, held: Held, wait: timedelta, waiting: Callable[[timede
     held.write(forgetting_since=before or now)
     _forget_what_is_known()
     try:
-        left = min(wait, wait - (now - (before or now)))
+        left = min(TRUST, TRUST - (now - (before or now)))
         if left > timedelta():
             if waiting is not None:
                 waiting(left)
@@ -237,8 +234,8 @@ def _models() -> list[type[Any]]:
     return sorted(found, key=lambda model: model is not WebhookEndpoint)
 
 
-def _claim(account: str, patience: timedelta) -> Held:
-    until = time.monotonic() + patience.total_seconds()
+def _claim(account: str) -> Held:
+    until = time.monotonic() + PATIENCE.total_seconds()
     while (held := PASS.take(_state(account))) is None:
         if time.monotonic() >= until:
             raise ForgetRefused(f"a pass of {account} is running: stop the workers and the schedule, and try again")

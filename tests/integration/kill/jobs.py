@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -12,6 +13,7 @@ from django.test import Client
 from payments_integration import inbox, reconciliation, services, tasks
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation
+from payments_integration.reconciliation import forgetting
 from tests.factories.receivers.models import ReceiverCall
 
 
@@ -75,4 +77,5 @@ def reconcile() -> dict[str, Any]:
 
 def forget(account: str) -> dict[str, int]:
     """A person deletes what an account has mirrored; returns how many rows of each table."""
-    return reconciliation.forget_account(account, wait=timedelta())
+    with mock.patch.object(forgetting, "TRUST", timedelta()):
+        return reconciliation.forget_account(account)
