@@ -287,17 +287,12 @@ def _pages(
     account: str, model: type[Any], horizon: datetime | None, heartbeat: Callable[[], None], cursor: str
 ) -> Iterator[Answer[PageOf[Any]]]:
     client = get_client(account)
+    lists: dict[str, Any] = {Kind.PAYMENT: client.payments, Kind.PAYOUT: client.payouts, Kind.REFUND: client.refunds}
+    listed = lists[model.kind]
+    created_from = horizon if listed.by_time else None
 
     def walk(starting_after: str | None) -> Iterator[Answer[PageOf[Any]]]:
-        pages: Iterator[Answer[PageOf[Any]]]
-        match model.kind:
-            case Kind.PAYMENT:
-                pages = client.payments.pages(starting_after, created_from=horizon, background=True)
-            case Kind.PAYOUT:
-                pages = client.payouts.pages(starting_after, background=True)
-            case _:
-                pages = client.refunds.pages(starting_after, background=True)
-        return fetched_ahead(pages, heartbeat)
+        return fetched_ahead(listed.pages(starting_after, created_from=created_from, background=True), heartbeat)
 
     return resumed_pages(walk, cursor)
 

@@ -72,12 +72,9 @@ def models_with_account() -> list[type[Any]]:
         and not model._meta.proxy
         and any(field.name == "account" for field in model._meta.concrete_fields)
     ]
-    tables = {using: _tables(using) for using in {router.db_for_write(model) for model in found}}
+    databases = {router.db_for_write(model) for model in found}
+    tables = {using: set(connections[using].introspection.table_names()) for using in databases}
     return [model for model in found if model._meta.db_table in tables[router.db_for_write(model)]]
-
-
-def _tables(using: str) -> set[str]:
-    return set(connections[using].introspection.table_names())
 
 
 def stored_accounts() -> list[str]:
