@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -154,16 +154,10 @@ class Validator:
         return 0
 
     def email(self, name: str, value: object) -> str:
-        text = self.text(name, value)
-        if text:
-            self._django(name, text, validate_email, _("This is not an e-mail address."))
-        return text
+        return self._django(name, value, validate_email, _("This is not an e-mail address."))
 
     def ip(self, name: str, value: object) -> str:
-        text = self.text(name, value)
-        if text:
-            self._django(name, text, validate_ipv46_address, _("This is not an IP address."))
-        return text
+        return self._django(name, value, validate_ipv46_address, _("This is not an IP address."))
 
     def phone(self, name: str, value: object) -> str:
         """Return a phone number in E.164 that is possible in its country."""
@@ -237,12 +231,15 @@ class Validator:
             value = "" if pk is None else f"{pk}:{get_username()}"[:MAX_TEXT]  # an anonymous user
         return self.text(name, value) if value else ""
 
-    def _django(self, name: str, value: str, validator: Any, message: Message) -> None:
+    def _django(self, name: str, value: object, validator: Callable[[str], None], message: Message) -> str:
+        text = self.text(name, value)
         try:
-            validator(value)
+            if text:
+                validator(text)
         except ValidationError:
             # Django's own error contains the value, which no message may repeat.
             self.fail(name, message)
+        return text
 
 
 def _is_utf8(text: str) -> bool:
