@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, router
-from django.db.models import Exists, ForeignObjectRel, OuterRef, Q, QuerySet
+from django.db.models import Exists, ForeignObjectRel, OuterRef, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, erasure
+from payments_integration.db import keyset
 from payments_integration.db.indexes import has_partial_indexes
 from payments_integration.db.transactions import WriterPauses, deleted, updated
 from payments_integration.models import Event, EventState, ReconciliationRun
@@ -125,15 +126,9 @@ def _before(days: int) -> datetime:
 
 def _pages(rows: QuerySet[Any], when: str) -> Iterator[list[Any]]:
     """Yield pages of keys, oldest first. Each page starts after the last key, so no row is read twice."""
-    rows = rows.order_by(when, "pk")
-    last: tuple[Any, Any] | None = None
-    while True:
-        page = rows
-        if last is not None:
-            later = Q(**{f"{when}__gt": last[0]}) | Q(**{when: last[0], "pk__gt": last[1]})
-            page = rows.filter(later, **{f"{when}__gte": last[0]})
-        found = list(page.values_list(when, "pk")[:BATCH])
-        if not found:
-            return
-        last = found[-1]
-        yield [key for _, key in found]
+    order = keyset.Order(rows.model._meta, [when])
+    rows = rows.order_by(*order.by)
+    last: keyset.Place | None = None
+    while page := list((rows if last is None else rows.filter(order.after(last))).values_list(when, "pk")[:BATCH]):
+        last = page[-1]
+        yield [key for _, key in page]
