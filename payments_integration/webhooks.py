@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
-from django.db import Error as AnyDatabaseError, connections, router, transaction
+from django.db import Error as AnyDatabaseError, connections, router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
 from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
@@ -19,7 +19,7 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf, inbox, projection, telemetry, wakeup
 from payments_integration.db.border import end_session, has_hidden_transaction
 from payments_integration.db.encryption import DecryptionError
-from payments_integration.db.transactions import RetryDeadline, is_nested
+from payments_integration.db.transactions import RetryDeadline, is_nested, outside_transactions
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
 from payments_integration.runtime.logs import get_logger
@@ -34,6 +34,7 @@ _MAX_DIGITS = 18
 _STORE_SECONDS = 8.0
 
 
+@outside_transactions  # the INSERT must be committed before the 200 is sent
 @csrf_exempt
 @login_not_required
 @sensitive_variables()  # also below: the secrets in signatures
@@ -91,11 +92,6 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         return _refused(account, 503, "database" if isinstance(error, AnyDatabaseError) else "keys")
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)
-
-
-for _alias in connections:
-    # The INSERT must be committed before the 200 is sent, even with ATOMIC_REQUESTS.
-    webhook = transaction.non_atomic_requests(using=_alias)(webhook)
 
 
 _UNREADABLE = {

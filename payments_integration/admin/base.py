@@ -14,7 +14,6 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
-from django.db import connections, transaction
 from django.http import (
     Http404,
     HttpRequest,
@@ -33,6 +32,7 @@ from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
+from payments_integration.db.transactions import outside_transactions
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
 from payments_integration.models import Event, Operation, StatusChange
 
@@ -42,16 +42,6 @@ if TYPE_CHECKING:
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 #: A breadcrumb: (URL or "", name)
 Crumb = tuple[str, "StrOrPromise"]
-
-
-def outside_transactions(view: Any) -> Any:
-    """Make a view run outside transactions on every database, even with ATOMIC_REQUESTS.
-
-    Services refuse to send within a transaction.
-    """
-    for alias in connections:
-        transaction.non_atomic_requests(using=alias)(view)
-    return view
 
 
 class ReadOnlyAdmin(ListAdmin):

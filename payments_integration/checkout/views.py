@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
@@ -21,6 +20,7 @@ from django.views.generic import TemplateView, View
 
 from payments_integration import conf
 from payments_integration.checkout.actions import fingerprint
+from payments_integration.db.transactions import outside_transactions
 from payments_integration.enums import VAIN_PAYMENT_STATUSES
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
@@ -46,10 +46,8 @@ class CheckoutView(View):
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
-        view: Any = login_not_required(super().as_view(**initkwargs))
-        for alias in connections:
-            # The provider is never read within a transaction, so ATOMIC_REQUESTS must not open one.
-            view = transaction.non_atomic_requests(using=alias)(view)
+        # The provider is never read within a transaction.
+        view: Any = outside_transactions(login_not_required(super().as_view(**initkwargs)))
         # A project's own post() may change something, so it keeps the CSRF protection.
         view.csrf_exempt = getattr(cls, "post", None) is ReturnByPost.post
         return view  # type: ignore[no-any-return]

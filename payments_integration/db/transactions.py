@@ -27,6 +27,7 @@ from payments_integration.runtime.logs import get_logger
 logger = get_logger(__name__)
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=Model)
+ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 
 ATTEMPTS = 8
 
@@ -322,6 +323,16 @@ def in_transaction() -> bool:
         # With autocommit off, every statement opens a transaction that only the caller ends.
         return not connection.get_autocommit() or has_hidden_transaction(connection)
     return is_nested(connection.alias)
+
+
+def outside_transactions(view: ViewT) -> ViewT:
+    """Make a view run outside transactions on every database, even with ATOMIC_REQUESTS.
+
+    Services refuse to send within a transaction, and the row of a delivery must be committed before its answer.
+    """
+    for alias in connections:
+        transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 def refuse_transaction(function: str) -> None:

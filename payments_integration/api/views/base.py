@@ -12,7 +12,6 @@ from typing import IO, Any, ClassVar
 
 from django.conf import settings
 from django.core.signals import got_request_exception
-from django.db import connections, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -39,6 +38,7 @@ from payments_integration import conf, permissions, schemas
 from payments_integration.api import accounts, errors, querysets
 from payments_integration.api.lists import KeysetPages, SinglePage
 from payments_integration.api.schema import Route, RouteSchema
+from payments_integration.db.transactions import outside_transactions
 from payments_integration.runtime.logs import get_logger
 from payments_integration.validation.validator import MAX_BODY_BYTES
 
@@ -128,11 +128,7 @@ class ApiView(GenericAPIView[Any]):
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
-        view: Any = super().as_view(**initkwargs)
-        for alias in connections:
-            # Services commit before they send, so ATOMIC_REQUESTS must not open a transaction.
-            view = transaction.non_atomic_requests(using=alias)(view)
-        return view
+        return outside_transactions(super().as_view(**initkwargs))
 
     @property
     def route(self) -> Route | None:

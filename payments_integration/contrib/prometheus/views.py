@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
@@ -13,11 +12,13 @@ from django.views.decorators.http import require_safe
 
 from payments_integration.contrib.prometheus import options
 from payments_integration.contrib.prometheus.exposition import exposition
+from payments_integration.db.transactions import outside_transactions
 
 _UNSET = f"The metrics are not shown: set {options.NAME}, and give it to Prometheus as its bearer token.\n"
 _REFUSED = f"The metrics are shown to a client that sends {options.NAME} as its bearer token.\n"
 
 
+@outside_transactions  # without a database, opening one would fail before the text can say so
 @login_not_required
 @require_safe
 @never_cache
@@ -34,8 +35,3 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return answer
     body, content_type = exposition(request.headers.get("Accept", ""))
     return HttpResponse(body, headers={"Content-Type": content_type})
-
-
-# Open no transaction around the view: without a database it would fail before the text can say so.
-for _alias in connections:
-    metrics = transaction.non_atomic_requests(using=_alias)(metrics)
