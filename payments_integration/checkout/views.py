@@ -25,7 +25,7 @@ from payments_integration.enums import VAIN_PAYMENT_STATUSES
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
 from payments_integration.payer import links
-from payments_integration.payer.links import InvalidToken, Subject
+from payments_integration.payer.links import Subject
 from payments_integration.payer.reading import EVERY, MAX_WAIT, refreshed
 from payments_integration.payer.status import find_payment, shown_status
 from payments_integration.payer.texts import visible
@@ -62,10 +62,7 @@ class CheckoutView(View):
 
     def read_token(self, token: str) -> Subject:
         """Return the subject of the page. Raises Http404 for a token that is wrong or too old."""
-        try:
-            return links.read_status_token(token, max_age=self.max_age)
-        except InvalidToken:
-            raise Http404 from None
+        return links.read_status_token(token, max_age=self.max_age)
 
     def get_payment(self) -> Payment | None:
         """Return the payment of ``self.subject``: the paid attempt, or the newest; None until the mirror has one."""
@@ -166,10 +163,7 @@ class CheckoutReturnView(ReturnByPost):
     max_wait: ClassVar[float] = MAX_WAIT
 
     def read_token(self, token: str) -> Subject:
-        try:
-            return links.read_return_token(token)
-        except InvalidToken:
-            raise Http404 from None
+        return links.read_return_token(token)
 
     def get(self, request: HttpRequest, token: str) -> HttpResponse:
         self.subject = self.read_token(token)

@@ -15,7 +15,7 @@ import re
 from typing import Any, NamedTuple
 
 from django.core import signing
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.urls import NoReverseMatch
 from django.utils.translation import get_language
 
@@ -102,8 +102,8 @@ def receipt_path(token: str) -> str:
         return ""
 
 
-class InvalidToken(Exception):
-    """The token was not signed by this site, or is too old."""
+class InvalidToken(Http404):
+    """The token was not signed by this site, or is too old. Django answers 404."""
 
 
 class Subject(NamedTuple):
@@ -124,8 +124,8 @@ def read_status_token(token: str, *, max_age: int) -> Subject:
     """Return the subject of a token that is at most ``max_age`` seconds old. Raises InvalidToken."""
     try:
         return _subject(signing.loads(token, salt=_STATUS_SALT, max_age=max_age))
-    except (signing.BadSignature, ValueError, TypeError) as error:
-        raise InvalidToken from error
+    except (signing.BadSignature, ValueError, TypeError):
+        raise InvalidToken from None
 
 
 def return_token(subject: Subject) -> str:
@@ -136,8 +136,8 @@ def read_return_token(token: str) -> Subject:
     """Return the subject of a token. Raises InvalidToken."""
     try:
         return _subject(signing.Signer(salt=_RETURN_SALT).unsign_object(token))
-    except (signing.BadSignature, ValueError, TypeError) as error:
-        raise InvalidToken from error
+    except (signing.BadSignature, ValueError, TypeError):
+        raise InvalidToken from None
 
 
 def path(url_name: str, token: str) -> str:
