@@ -216,6 +216,11 @@ def in_index_order(using: str) -> Iterator[None]:
         cursor.execute("SET LOCAL enable_bitmapscan TO DEFAULT")
 
 
+def filter_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
+    """Keep the rows of one account (None: of all)."""
+    return rows if account is None else rows.filter(account=account)
+
+
 def filter_account_last(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
     """Keep the rows of one account (None: of all), from rows that an index on the state finds.
 

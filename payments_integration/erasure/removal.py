@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import projection
-from payments_integration.db.statements import insert_many
+from payments_integration.db.statements import filter_account, insert_many
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.erasure.erasers import erasers
 from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
@@ -109,9 +109,7 @@ def _record(key: ObjectKey, actor: str) -> None:
 
 
 def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
-    requests = Erasure.objects.filter(which).order_by("pk")
-    if account is not None:
-        requests = requests.filter(account=account)
+    requests = filter_account(Erasure.objects.filter(which), account).order_by("pk")
     last = 0
     while page := list(requests.filter(pk__gt=last)[:_PAGE]):
         last = page[-1].pk

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from payments_integration import conf
+from payments_integration.db.statements import filter_account
 from payments_integration.enums import Kind, kind_of
 from payments_integration.erasure.erasers import Eraser, erasers
 from payments_integration.erasure.selection import Selection, strings_of
@@ -31,7 +32,7 @@ from payments_integration.models import (
 
 #: Rows per page of a search.
 _PAGE = 500
-_REFERENCED = (Payment, Payout, DepositReference)
+_REFERENCED: tuple[type[Any], ...] = (Payment, Payout, DepositReference)
 #: Called with the number of rows after each page of a search.
 Looked = Callable[[int], object]
 
@@ -144,7 +145,7 @@ def _known(object_id: str, account: str | None) -> ObjectKey:
 
 def _quarantined(quarantined: set[str], account: str | None) -> Iterator[str]:
     """Yield quarantined events that were selected by their own id. Raises UnknownObject."""
-    rows = _of(Event.objects.filter(pk__in=quarantined, state=EventState.QUARANTINED), account)
+    rows = filter_account(Event.objects.filter(pk__in=quarantined, state=EventState.QUARANTINED), account)
     found = set(rows.values_list("pk", flat=True))
     for missing in sorted(quarantined - found):
         raise UnknownObject(f"{missing} is not in quarantine")
@@ -153,11 +154,11 @@ def _quarantined(quarantined: set[str], account: str | None) -> Iterator[str]:
 
 def _by_reference(selection: Selection, account: str | None) -> Iterator[ObjectKey]:
     for model in _REFERENCED:
-        rows = _of(model._default_manager.filter(merchant_reference__in=selection.references), account)
+        rows = filter_account(model._default_manager.filter(merchant_reference__in=selection.references), account)
         for row_account, pk, reference in rows.values_list("account", "pk", "merchant_reference"):
             if reference in selection.references:  # some databases ignore case
                 yield (row_account, str(model.kind), pk)
-    asked = _of(Operation.objects.filter(merchant_reference__in=selection.references), account)
+    asked = filter_account(Operation.objects.filter(merchant_reference__in=selection.references), account)
     for row_account, pk, reference in asked.values_list("account", "pk", "merchant_reference"):
         if reference in selection.references:
             yield (row_account, Erasure.OPERATION, pk)
@@ -217,13 +218,9 @@ def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:
 
 def _pages(rows: QuerySet[Any], account: str | None, looked: Looked, *fields: str) -> Iterator[Any]:
     """Yield the fields of every row, its key first, with one page in memory at a time."""
-    rows = _of(rows, account).order_by("pk")
+    rows = filter_account(rows, account).order_by("pk")
     last: Any = None
     while page := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", *fields)[:_PAGE]):
         yield from page
         looked(len(page))
         last = page[-1][0]
-
-
-def _of(rows: QuerySet[Any], account: str | None) -> QuerySet[Any]:
-    return rows if account is None else rows.filter(account=account)

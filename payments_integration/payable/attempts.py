@@ -17,6 +17,7 @@ from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from payments_integration.db.statements import filter_account
 from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
@@ -122,9 +123,11 @@ def _unsign(of: Key, signed: str, known: set[str]) -> str:
 def _refuse_other_reference(of: Key, key: str) -> None:
     account, reference = of
     found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
-    if account is not None:
-        found = found.filter(account=account)
-    for other in found.exclude(merchant_reference=reference).values_list("merchant_reference", flat=True)[:1]:
+    for other in (
+        filter_account(found, account)
+        .exclude(merchant_reference=reference)
+        .values_list("merchant_reference", flat=True)[:1]
+    ):
         raise ValueError(
             f"the key {key!r} was sent with merchant_reference {other!r}, but the order's is {reference!r}: pass the "
             "value of merchant_reference_field to create_payment"
@@ -146,9 +149,8 @@ def _operations(of: Key) -> list[Operation]:
     if account == "" or not reference:
         raise ValueError("an attempt to pay needs an order with an account and a merchant_reference")
     found = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, merchant_reference=reference)
-    if account is not None:
-        found = found.filter(account=account)
-    return list(found.only("account", "idempotency_key", "state", "error", "body", "result_id", "created_at"))
+    fields = ("account", "idempotency_key", "state", "error", "body", "result_id", "created_at")
+    return list(filter_account(found, account).only(*fields))
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _, gettext_noop
 
+from payments_integration.db.statements import filter_account
 from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
@@ -90,7 +91,7 @@ def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
     """
     account, _reference = order._key()
     found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
-    operation = (found if account is None else found.filter(account=account)).first()
+    operation = filter_account(found, account).first()
     if operation is None:
         return Attempt(is_pending=not refusal, is_unsent=not refusal, refusal=refusal)
     code = ""

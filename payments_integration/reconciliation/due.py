@@ -19,6 +19,7 @@ from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
 from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
+from payments_integration.db.statements import filter_account
 from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
@@ -180,8 +181,7 @@ def _refresh_due(
     begun = timezone.now()
     while True:
         due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
-        if account is not None:
-            due = due.filter(account=account)
+        due = filter_account(due, account)
         # Their objects wait while the key may be of another project.
         due = due.exclude(account__in=sync.waiting_accounts(account))
         if only_awaited:

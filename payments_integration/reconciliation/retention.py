@@ -20,6 +20,7 @@ from django.utils import timezone
 from payments_integration import conf, erasure
 from payments_integration.db import keyset
 from payments_integration.db.indexes import has_partial_indexes
+from payments_integration.db.statements import filter_account
 from payments_integration.db.transactions import WriterPauses, deleted, updated
 from payments_integration.models import Event, EventState, ReconciliationRun
 
@@ -68,13 +69,12 @@ def prune(
 
 def _jobs(account: str | None) -> dict[str, _Job]:
     settings = conf.current()
-    runs = ReconciliationRun.objects.all()
-    if account is not None:
-        runs = runs.filter(account=account)
+    runs = filter_account(ReconciliationRun.objects.all(), account)
+    done = filter_account(Event.objects.filter(state=EventState.DONE), account)
     return {
         # The retention of an event that was found late begins when it was found.
         "bodies": _Job(
-            _done(account).filter(
+            done.filter(
                 created_at__lt=_before(settings.EVENT_BODY_DAYS),
                 received_at__lt=_before(settings.EVENT_BODY_DAYS),
                 body__isnull=False,
@@ -85,7 +85,7 @@ def _jobs(account: str | None) -> dict[str, _Job]:
         ),
         # The row is how a second delivery is recognised, so it stays while the provider may still deliver the event.
         "events": _Job(
-            _done(account).filter(
+            done.filter(
                 *_unless_referred_to(),
                 created_at__lt=_before(settings.EVENT_DAYS),
                 received_at__lt=_before(conf.MIN_EVENT_DAYS),
@@ -105,11 +105,6 @@ def _prune(job: _Job, progress: Callable[[int], object]) -> int:
         progress(done)
         pauses.pause_if_due()
     return done
-
-
-def _done(account: str | None) -> QuerySet[Event]:
-    done = Event.objects.filter(state=EventState.DONE)
-    return done if account is None else done.filter(account=account)
 
 
 def _unless_referred_to() -> Iterator[Any]:
