@@ -194,8 +194,9 @@ MIRRORED: dict[str, tuple[str, ...]] = {
     for kind, struct in RESOURCES.items()
 }
 
-_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+#: Bounds of what every database stores.
+EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 _event_decoder = msgspec.json.Decoder(Event)
 _error_decoder = msgspec.json.Decoder(ErrorEnvelope)
 _object_decoder = msgspec.json.Decoder(JsonObject)
@@ -330,6 +331,6 @@ def _utc(value: datetime) -> datetime:
         value = value.astimezone(UTC)
     except OverflowError:
         raise WireError("a time is out of range") from None
-    if not _EARLIEST <= value <= _LATEST:
+    if not EARLIEST <= value <= LATEST:
         raise WireError("a time is out of range")
     return value

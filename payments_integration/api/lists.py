@@ -27,10 +27,6 @@ from payments_integration.models.mirrors import payer_document, payer_email
 from payments_integration.money import INT64_MAX
 from payments_integration.services import operations
 
-#: Bounds of what every database stores. No object was created outside them.
-_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
-
 #: Spec, "Limits".
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 100
@@ -68,13 +64,13 @@ class TimeField(forms.CharField):
             raise ValidationError(gettext_lazy("This must be a time with a time zone, such as 2026-01-31T12:00:00Z."))
         # No object was created outside these bounds, so a time beyond them means the same.
         if at.year < 1971:
-            return _EARLIEST
-        return min(at.astimezone(UTC), _LATEST) if at.year < 9999 else _LATEST
+            return schemas.EARLIEST
+        return min(at.astimezone(UTC), schemas.LATEST) if at.year < 9999 else schemas.LATEST
 
     def _of_date(self, text: str) -> datetime:
         day = date.fromisoformat(text)
-        if day.year >= _LATEST.year:
-            return _LATEST
+        if day.year >= schemas.LATEST.year:
+            return schemas.LATEST
         return start_of(day + timedelta(days=1)) - timedelta(microseconds=1) if self.ends else start_of(day)
 
 
