@@ -11,12 +11,13 @@ from django.utils import timezone
 from payments_integration import inbox, projection
 from payments_integration.db.claims import long_ago
 from payments_integration.exceptions import KEY_REFUSED
-from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
+from payments_integration.models import Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
 from payments_integration.reconciliation.retention import prune
+from payments_integration.reconciliation.runs import state_of
 from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.sync import get_client
@@ -67,7 +68,7 @@ def _is_due(account: str, kind: str, task: str) -> bool:
 
 
 def _swept_at(account: str) -> datetime | None:
-    return AccountState.objects.filter(pk=account).values_list("swept_at", flat=True).first()
+    return state_of(account).values_list("swept_at", flat=True).first()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.transactions import deleted, repeatable, updated
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
-from payments_integration.models import AccountState, DoublePayment, Payment
+from payments_integration.models import DoublePayment, Payment
 from payments_integration.payable.doubles import Double, find_doubles
 from payments_integration.payable.queries import DEPOSITS
-from payments_integration.reconciliation.runs import ensure_state
+from payments_integration.reconciliation.runs import ensured_state
 from payments_integration.signals import Reason
 
 #: A row is seen after its commit, which may come this long after the time that the row carries; and clocks differ.
@@ -34,8 +34,7 @@ def report_doubles(account: str) -> None:
     """Record and report what was paid for more than once, and forget what is over."""
     if not conf.current().REPORT_DOUBLE_PAYMENTS:
         return
-    ensure_state(account)
-    state, begun = AccountState.objects.filter(pk=account), timezone.now()
+    state, begun = ensured_state(account), timezone.now()
     sought_at = state.values_list("doubles_sought_at", flat=True).get()
     _forget_resolved(account)
     found = find_doubles(account, _candidates(account, sought_at and min(sought_at, begun) - OVERLAP))

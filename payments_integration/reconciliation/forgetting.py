@@ -34,7 +34,7 @@ from payments_integration.models import (
 )
 from payments_integration.reconciliation.objects import SWEEP
 from payments_integration.reconciliation.renaming import models_with_account
-from payments_integration.reconciliation.runs import HEARTBEAT_SECONDS, PASS, ensure_state
+from payments_integration.reconciliation.runs import HEARTBEAT_SECONDS, PASS, ensured_state, state_of
 from payments_integration.signals import mirror_deleted
 
 #: Rows per statement and transaction.
@@ -109,11 +109,10 @@ def forget_account(
     ClaimLost if another process has taken the account over.
     """
     refuse_to_forget(account, force=force)
-    ensure_state(account)
     held = _claim(account)
     try:
         # The pass that compares objects writes nothing more.
-        with SWEEP.seize(_state(account)) as swept:
+        with SWEEP.seize(state_of(account)) as swept:
             with _marked(account, held, waiting):
                 # Look for operations and rows that came after the first look.
                 refuse_to_forget(account, force=force)
@@ -132,7 +131,7 @@ def _marked(account: str, held: Held, waiting: Callable[[timedelta], None] | Non
 
     Nothing is deleted inside the block. The mark of an interrupted run stays, because rows are already gone.
     """
-    before = _state(account).values_list("forgetting_since", flat=True).get()
+    before = state_of(account).values_list("forgetting_since", flat=True).get()
     now = timezone.now()
     held.write(forgetting_since=before or now)
     _forget_what_is_known()
@@ -182,7 +181,7 @@ def _delete(account: str, held: Held, swept: Held, progress: Progress | None) ->
             "again"
         )
     # Last, because it has the mark and the claims.
-    state = _state(account).filter(claim_token=held.token)
+    state = state_of(account).filter(claim_token=held.token)
     counts[_table(AccountState)] = deleted(state)
     if not counts[_table(AccountState)]:
         raise ClaimLost(f"another worker has taken {account}")
@@ -235,16 +234,13 @@ def _models() -> list[type[Any]]:
 
 
 def _claim(account: str) -> Held:
+    state = ensured_state(account)
     until = time.monotonic() + PATIENCE.total_seconds()
-    while (held := PASS.take(_state(account))) is None:
+    while (held := PASS.take(state)) is None:
         if time.monotonic() >= until:
             raise ForgetRefused(f"a pass of {account} is running: stop the workers and the schedule, and try again")
         time.sleep(_POLL_SECONDS)
     return held
-
-
-def _state(account: str) -> QuerySet[AccountState]:
-    return AccountState.objects.filter(pk=account)
 
 
 def _was_test(account: str) -> bool:
@@ -252,7 +248,7 @@ def _was_test(account: str) -> bool:
 
     If no pass has stored that, the key in the setting says it, unless an open operation has another key's hash.
     """
-    stored = _state(account).values_list("has_test_key", flat=True).first()
+    stored = state_of(account).values_list("has_test_key", flat=True).first()
     if stored is not None:
         return bool(stored)
     entry = conf.current().ACCOUNTS.get(account)
@@ -265,7 +261,7 @@ def _was_test(account: str) -> bool:
 def _has_its_key(account: str) -> bool:
     """Return True if the key in the setting is the one that filled the mirror."""
     entry = conf.current().ACCOUNTS.get(account)
-    return entry is not None and _state(account).filter(key_hash=entry.key_hash).exists()
+    return entry is not None and state_of(account).filter(key_hash=entry.key_hash).exists()
 
 
 def _relations(model: type[Any]) -> list[Any]:

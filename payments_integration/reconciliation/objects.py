@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, projection, sync
@@ -29,7 +29,6 @@ from payments_integration.enums import (
     Kind,
 )
 from payments_integration.models import (
-    AccountState,
     DepositReference,
     DueRefresh,
     Event,
@@ -49,11 +48,12 @@ from payments_integration.reconciliation.runs import (
     Progress,
     add_drift,
     check_deadline,
-    ensure_state,
+    ensured_state,
     fetched_ahead,
     recorded,
     report,
     resumed_pages,
+    state_of,
 )
 from payments_integration.runtime import stopping
 from payments_integration.services import sync_balances
@@ -99,7 +99,7 @@ def reconcile_objects(
     conf.account(account)
     if full:
         return resync(account, progress=progress)
-    if deadline is None and _state(account).filter(_is_unswept()).exists():
+    if deadline is None and state_of(account).filter(_is_unswept()).exists():
         run = resync_if_due(account, progress=progress)
         if run is not None:
             return run
@@ -122,7 +122,7 @@ def resync_if_due(account: str, *, progress: Progress | None = None) -> Reconcil
 
     After an error it keeps its claim, so it is tried again when the claim ends.
     """
-    held = SWEEP.take(_state(account), long_ago("resync_due_at", timedelta()))
+    held = SWEEP.take(state_of(account), long_ago("resync_due_at", timedelta()))
     return _resync(account, held, progress) if held is not None else None
 
 
@@ -131,13 +131,8 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
 
     An interrupted resync is resumed at its last page. One that runs in another process ends: this one continues it.
     """
-    ensure_state(account)
-    with SWEEP.seize(_state(account)) as held:
+    with SWEEP.seize(ensured_state(account)) as held:
         return _resync(account, held, progress)
-
-
-def _state(account: str) -> QuerySet[AccountState]:
-    return AccountState.objects.filter(pk=account)
 
 
 def _resync(account: str, held: Held, progress: Progress | None) -> ReconciliationRun:
@@ -174,7 +169,7 @@ def _resync(account: str, held: Held, progress: Progress | None) -> Reconciliati
         check_endpoints(account)
         # Even if single objects could not be read: the record names them, and another resync would not help.
         held.release(swept_at=begun, resync_due_at=None, resync_begun_at=None, resync_list="", resync_cursor="")
-        updated(_state(account).filter(first_synced_at=None), first_synced_at=timezone.now())
+        updated(state_of(account).filter(first_synced_at=None), first_synced_at=timezone.now())
         report_doubles(account)
     inbox.dispatch(account)
     return run
@@ -233,10 +228,9 @@ def _is_unswept() -> Q:
 
 def _claim_sweep(account: str, *, early: bool) -> Held | None:
     """Claim the daily sweep if it is due, or earlier with ``early``. If it does not end well, it is due again."""
-    ensure_state(account)
     # A resync that is due or running compares everything that a sweep would.
     where = Q(resync_due_at=None)
-    return SWEEP.take(_state(account), where if early else where & _is_unswept(), swept_at=None)
+    return SWEEP.take(ensured_state(account), where if early else where & _is_unswept(), swept_at=None)
 
 
 def _daily_sweep(run: ReconciliationRun, held: Held, progress: Progress | None, deadline: float | None) -> None:

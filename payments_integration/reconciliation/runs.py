@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, IntegrityError, router
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from payments_integration.attention import name_trouble
@@ -63,20 +64,25 @@ def claimed(account: str) -> Held:
 
     Raises AlreadyRunning.
     """
-    ensure_state(account)
-    held = PASS.take(AccountState.objects.filter(pk=account))
+    held = PASS.take(ensured_state(account))
     if held is None:
         raise AlreadyRunning(f"account {account} is being reconciled by another process")
     return held
 
 
-def ensure_state(account: str) -> None:
-    """Create the account's row if it does not exist."""
-    if AccountState.objects.filter(pk=account).exists():
-        return
-    insert = partial(statements.insert_many, [AccountState(account=account)])
-    with suppress(IntegrityError):  # another process was first
-        repeatable(insert, using=router.db_for_write(AccountState), lost_races=False)
+def state_of(account: str) -> QuerySet[AccountState]:
+    """Return the account's row, as a queryset."""
+    return AccountState.objects.filter(pk=account)
+
+
+def ensured_state(account: str) -> QuerySet[AccountState]:
+    """Return the account's row. Create it if it does not exist."""
+    state = state_of(account)
+    if not state.exists():
+        insert = partial(statements.insert_many, [AccountState(account=account)])
+        with suppress(IntegrityError):  # another process was first
+            repeatable(insert, using=router.db_for_write(AccountState), lost_races=False)
+    return state
 
 
 @contextmanager
