@@ -7,8 +7,8 @@ show only the code's text.
 
 from __future__ import annotations
 
-import importlib
 import re
+from importlib.util import find_spec
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -36,15 +36,7 @@ _LIBRARIES = ("segno", "barcode")
 
 def missing_libraries() -> list[str]:
     """Return the modules of the extra ``checkout`` that are not installed."""
-    return [name for name in _LIBRARIES if not _is_installed(name)]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        return False
-    return True
+    return [name for name in _LIBRARIES if find_spec(name) is None]
 
 
 def qr_code(payload: str, *, css_class: str = "payments-qr") -> SafeString:
@@ -79,29 +71,17 @@ def barcode(value: str) -> SafeString:
     if len(value) > MAX_BARCODE or not _CODE128.fullmatch(value):
         return SafeString("")
     try:
-        modules = _interleaved(value) if _BOLETO.fullmatch(value) else _code128(value)
+        from barcode.codex import Code128  # type: ignore[import-untyped]  # noqa: PLC0415
+        from barcode.itf import ITF  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError:
         return _not_installed("bar code")
-    return _bars(modules)
+    code = ITF(value, narrow=1, wide=3) if _BOLETO.fullmatch(value) else Code128(value)
+    return _bars(code.build()[0])
 
 
 def _not_installed(kind: str) -> SafeString:
     logger.warning("A %s was needed and not drawn, only its text is shown: %s", kind, EXTRA)
     return SafeString("")
-
-
-def _interleaved(digits: str) -> str:
-    from barcode.itf import ITF  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    modules: str = ITF(digits, narrow=1, wide=3).build()[0]
-    return modules
-
-
-def _code128(value: str) -> str:
-    from barcode.codex import Code128  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    modules: str = Code128(value).build()[0]
-    return modules
 
 
 def _bars(modules: str) -> SafeString:
