@@ -17,6 +17,7 @@ from payments_integration import conf, reconciliation
 from payments_integration.dates import on_site
 from payments_integration.exceptions import public_error
 from payments_integration.health.backlogs import FAILING_ATTEMPTS
+from payments_integration.health.examination import first_line
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DueRefresh,
@@ -80,7 +81,7 @@ def _event(row: Event) -> str:
     about = f" {row.type} of {row.object_id}" if row.object_id else ""
     # Before an event is applied, the text is our own reason. It holds no personal data: ``attention`` sends it too.
     is_reason = row.error and row.state in (EventState.QUARANTINED, EventState.PENDING)
-    why = f"; {_first_line(row.error)}" if is_reason else _failure(row)
+    why = f"; {first_line(row.error)}" if is_reason else _failure(row)
     return f"{row.pk}:{about} received at {_time(row.received_at)} by {row.source}{why}"
 
 
@@ -103,7 +104,7 @@ def _failure(row: Any) -> str:
 def _refreshes(**filters: Any) -> Callable[[str], Iterator[str]]:
     def lines(account: str) -> Iterator[str]:
         for row in DueRefresh.objects.filter(account=account, **filters).order_by("due_at")[:SHOWN]:
-            failed = f"; attempt {row.attempts} failed: {_first_line(row.error)}" if row.error else ""
+            failed = f"; attempt {row.attempts} failed: {first_line(row.error)}" if row.error else ""
             yield f"{row.object_kind} {row.object_id}: {row.reason}, due at {_time(row.due_at)}{failed}"
 
     return lines
@@ -115,7 +116,7 @@ def _runs(*kinds: str, **filters: Any) -> Callable[[str], Iterator[str]]:
         if kinds:
             found = found.filter(kind__in=kinds)
         for row in found.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")[:SHOWN_RUNS]:
-            error = f": {_first_line(public_error(row.error))}" if row.error else ""
+            error = f": {first_line(public_error(row.error))}" if row.error else ""
             yield f"pass over {row.kind} at {_time(row.started_at)}, {row.pages} pages, {row.state}{error}"
 
     return lines
@@ -163,10 +164,6 @@ def _doubles(account: str) -> Iterator[str]:
 
 def _time(at: datetime) -> str:
     return on_site(at).isoformat(sep=" ", timespec="seconds")
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0][:200]
 
 
 _FAILED = {"state": RunState.FAILED}

@@ -22,7 +22,7 @@ from payments_integration.health.report import (
     Report,
     Waiting,
 )
-from payments_integration.health.statistics import read_statistics
+from payments_integration.health.statistics import PARTS, read_statistics
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,
@@ -46,8 +46,6 @@ ERASURE_ALERT = timedelta(days=1).total_seconds()
 #: a day, or what passes found over an hour. After an outage of ours, one pass finds as many.
 MIN_RECOVERED = 10
 
-#: SQLite accepts at most 500 queries in one statement.
-_PARTS = 450
 #: The number of a removed account's operations that are compared with the configured accounts.
 _NEWEST_OPERATIONS = 20
 
@@ -172,7 +170,7 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
             message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
             yield _problem(Reason.RUNS_STOPPED, 1, message)
         elif run.failures and (run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT):
-            message = f"the reconciliation of {name} keeps failing ({_first_line(public_error(run.error))})"
+            message = f"the reconciliation of {name} keeps failing ({first_line(public_error(run.error))})"
             yield _problem(Reason.RUNS_FAIL, run.failures, message)
 
 
@@ -183,9 +181,9 @@ def _provider(statistics: AccountStatistics) -> Iterator[Problem]:
     """
     error = statistics.provider_error
     if error.startswith(KEY_REFUSED):
-        yield _problem(Reason.API_KEY_REFUSED, 1, f"the provider refuses the API key ({_first_line(error)})")
+        yield _problem(Reason.API_KEY_REFUSED, 1, f"the provider refuses the API key ({first_line(error)})")
     elif error.startswith(UNREACHABLE):
-        yield _problem(Reason.PROVIDER_UNREACHABLE, 1, f"the provider cannot be reached ({_first_line(error)})")
+        yield _problem(Reason.PROVIDER_UNREACHABLE, 1, f"the provider cannot be reached ({first_line(error)})")
 
 
 def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
@@ -246,7 +244,7 @@ def _renamed(removed: Iterable[str]) -> dict[str, str]:
         Operation.objects.filter(account=alias)
         .order_by("-created_at", "-pk")
         .values_list("account", "sent_to")[:_NEWEST_OPERATIONS]
-        for alias in list(removed)[:_PARTS]
+        for alias in list(removed)[:PARTS]
     ]
     found = statements.union_of(newest, using=newest[0].db, convert=True)
     return {alias: fingerprints[sent_to] for alias, sent_to in found if sent_to in fingerprints}
@@ -274,5 +272,6 @@ def _number(count: int) -> str:
     return f"{LIMIT} or more" if count >= LIMIT else str(count)
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """Return the beginning of an error that may have several lines."""
     return (text.splitlines() or ["no error recorded"])[0][:200]

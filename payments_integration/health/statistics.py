@@ -58,7 +58,7 @@ _RUNS = 100
 _KINDS = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.FULL, RunKind.BALANCES)
 _SWEEPS = (RunKind.OBJECTS, RunKind.FULL)
 #: SQLite accepts at most 500 queries in one statement.
-_PARTS = 450
+PARTS = 450
 
 
 class _Pass(NamedTuple):
@@ -155,7 +155,7 @@ def _account_statistics(
 
 
 def _union(parts: Sequence[QuerySet[Any, Any]]) -> Iterator[tuple[Any, ...]]:
-    for some in batched(parts, _PARTS):
+    for some in batched(parts, PARTS):
         yield from statements.union_of(some, using=some[0].db, convert=True)
 
 
