@@ -115,7 +115,7 @@ def test_the_dashboard_takes_few_statements_without_a_cache(boss: Client) -> Non
     with CaptureQueriesContext(connection) as counted:
         page(boss, DASHBOARD)
     # Two of them compare the shop's orders with their payments: see test_orders.
-    assert len(counted) <= 15
+    assert len(counted) <= 16
     with CaptureQueriesContext(connection) as kept:
         page(boss, DASHBOARD)
     assert len(kept) <= 3
