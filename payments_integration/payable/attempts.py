@@ -29,7 +29,7 @@ from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
 from payments_integration.validation.attempt_key import AttemptKey
 
-#: The provider answered 404 so long ago that this was no slow replica of its database.
+#: A 404 that has lasted this long came from no slow replica of the provider's database.
 GONE_FOR_GOOD = timedelta(days=1)
 #: ``Operation.operation`` of the call that begins an attempt. Not imported: the registry of calls is a layer above.
 CREATES_PAYMENT = "create_payment"

@@ -29,6 +29,7 @@ from payments_integration.admin.flows.forms import (
     example,
 )
 from payments_integration.admin.shared import display, masking, people, twins
+from payments_integration.admin.shared.buttons import AGAIN
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import MethodFamily
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 #: The parameter that fills in the excess of an overpaid payment instead of everything that is left.
 EXCESS = "excess"
-#: The parameter with the id of a refund that did not arrive. Its amount is filled in.
-AGAIN = "again"
 REFUNDED_JUST_NOW = gettext_lazy(
     "A refund of this payment was asked for at {}: {}. Confirm only if more of it is to be refunded."
 )

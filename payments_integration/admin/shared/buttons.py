@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
+#: The parameter of a form's address with the id of the payout or refund that did not arrive. It fills in the form.
+#: Addresses are logged, and an id is no personal data.
+AGAIN = "again"
 #: The answer to a GET of a button's URL. If the session ended before the click, the login leads there.
 NOTHING_DONE = gettext_lazy("Nothing was done. Press the button again.")
 

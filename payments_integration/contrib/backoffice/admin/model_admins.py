@@ -21,7 +21,7 @@ from payments_integration.admin.base import MirrorAdmin, ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
+from payments_integration.admin.shared.buttons import AGAIN, Tool, Weight, may, may_view
 from payments_integration.admin.shared.sections import STYLES, Page, Section, once
 from payments_integration.contrib.backoffice.admin import chosen
 from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
@@ -210,7 +210,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
         yield from super().links(request, obj)
         if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
             url = reverse(f"admin:{self.url_name('add')}", current_app=self.admin_site.name)
-            url = f"{url}?{urlencode({pay_again.AGAIN: obj.pk})}"
+            url = f"{url}?{urlencode({AGAIN: obj.pk})}"
             yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:

@@ -23,6 +23,7 @@ from payments_integration.admin.flows.confirmation import Confirmation
 from payments_integration.admin.flows.forms import KeyedForm
 from payments_integration.admin.flows.payout import PayoutForm
 from payments_integration.admin.shared import display, people
+from payments_integration.admin.shared.buttons import AGAIN
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
@@ -35,9 +36,6 @@ from payments_integration.payer.names import reason_text
 
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
-
-#: The parameter with the id of the payout that is paid again. Addresses are logged, so it is no personal data.
-AGAIN = "again"
 
 
 def is_payable_again(payout: Payout) -> bool:

@@ -273,6 +273,7 @@ class TestThePanel:
     def fitting(self, operation: Operation, **fields: Any) -> Payout:
         at = operation.created_at if not operation.may_have_run else operation.sent_after
         values = {"created_at": at, "merchant_reference": operation.merchant_reference, **fields}
+        values["destination"] = self.DESTINATION
         return rows.payout(amount=operation.amount, currency=operation.currency, **values)
 
     def test_it_says_who_how_much_and_what_to_look_for(self, boss: Client) -> None:

@@ -14,9 +14,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _, gettext_lazy, ngettext, pgettext_lazy
 
 from payments_integration import conf, permissions
-from payments_integration.admin.flows.refund import AGAIN
 from payments_integration.admin.shared import display, people
-from payments_integration.admin.shared.buttons import may, may_view
+from payments_integration.admin.shared.buttons import AGAIN, may, may_view
 from payments_integration.admin.shared.sections import Page
 from payments_integration.admin.technical.account_page import AccountPage
 from payments_integration.contrib.backoffice import comparison, handling, todo

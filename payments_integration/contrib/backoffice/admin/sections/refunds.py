@@ -14,11 +14,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _, pgettext
 
 from payments_integration.admin.base import MIRROR_FIELDS
-from payments_integration.admin.flows.refund import AGAIN
 from payments_integration.admin.models import refunds
 from payments_integration.admin.models.payments import figures
 from payments_integration.admin.shared import display, people
-from payments_integration.admin.shared.buttons import Tool, Weight, may
+from payments_integration.admin.shared.buttons import AGAIN, Tool, Weight, may
 from payments_integration.admin.shared.people import Fact, known_payment
 from payments_integration.admin.shared.sections import Page, Section, Table, once
 from payments_integration.contrib.backoffice.admin.sections import orders, tables
