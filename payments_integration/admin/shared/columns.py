@@ -20,7 +20,6 @@ from django.utils.translation import gettext_lazy
 
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.enums import Country
-from payments_integration.models import Mirror
 from payments_integration.money import format_money
 from payments_integration.payer.names import reason_text
 from payments_integration.permissions import with_names
@@ -176,9 +175,9 @@ def event_type() -> Column:
     return _value("type", gettext_lazy("type"), display.event_name)
 
 
-def kind(name: str = "object_kind") -> Column:
+def kind() -> Column:
     """Show in words the kind of the object that a row is about."""
-    return _value(name, gettext_lazy("kind"), display.kind_word)
+    return _value("object_kind", gettext_lazy("kind"), display.kind_word)
 
 
 def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
@@ -188,16 +187,8 @@ def money(name: str, description: StrOrPromise, *, currency: str = "currency") -
 
 
 def json(name: str, description: StrOrPromise) -> Column:
-    """Show raw JSON. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
-
-    def masked(_admin: Any, obj: Any) -> str:
-        value = getattr(obj, name)
-        hidden = masking.field(name, value) if isinstance(obj, Mirror) else masking.masked(value)
-        return _erased(obj, name) or display.pretty_json(hidden)
-
-    return _column(
-        description, lambda _admin, obj: _erased(obj, name) or display.pretty_json(getattr(obj, name)), masked
-    )
+    """Show raw JSON, masked where it is personal."""
+    return _value(name, description, display.pretty_json, lambda value: display.pretty_json(masking.masked(value)))
 
 
 def fields(name: str, description: StrOrPromise) -> Column:
