@@ -23,7 +23,7 @@ QUESTIONS = {
     "spei": "take-a-payment/",
     "single-page application jwt": "take-a-payment/",
     "async views": "take-a-payment/",
-    "return_url": "take-a-payment/",
+    "return_url": "checkout/",
     "cors": "rest-api/",
     "react": "rest-api/",
     "typescript": "rest-api/",
