@@ -22,7 +22,7 @@ from payments_integration.payable.totals import Totals
 
 OrderT = TypeVar("OrderT", bound="Payable")
 
-#: The attribute in which ``with_totals`` keeps a row's totals.
+#: The attribute in which ``with_totals`` keeps a row's key and totals. A copy of the row may get another key.
 _READ_AHEAD = "_payable_totals"
 
 
@@ -183,10 +183,11 @@ class Payable(models.Model):
 
     def totals(self) -> dict[str, Totals]:
         """Return the totals of each currency that occurs. Reads them each time, except after ``with_totals()``."""
-        if _READ_AHEAD not in self.__dict__:
-            key = self._key()
-            return totals_by_key([key], deposits=self.payments_include_deposits).get(key, {})
-        return dict(self.__dict__[_READ_AHEAD])
+        key = self._key()
+        of, totals = self.__dict__.get(_READ_AHEAD, (None, {}))
+        if of != key:
+            totals = totals_by_key([key], deposits=self.payments_include_deposits).get(key, {})
+        return dict(totals)
 
     def totals_in(self, currency: str) -> Totals:
         """Return the totals in one currency; all zero if there is no payment in it.
@@ -273,7 +274,7 @@ def _read_ahead(rows: list[Any]) -> None:
     if rows:
         found = totals_by_key([row._key() for row in rows], deposits=rows[0].payments_include_deposits)
         for row in rows:
-            row.__dict__[_READ_AHEAD] = found.get(row._key(), {})
+            row.__dict__[_READ_AHEAD] = (key := row._key()), found.get(key, {})
 
 
 #: A field with one of these names would hide a part of Payable.

@@ -612,6 +612,14 @@ def test_prefetched_totals_are_kept_until_a_refresh(order: Order) -> None:
     assert seen.is_paid(10_000, "CLP")
 
 
+def test_a_copy_of_a_row_with_prefetched_totals_is_not_paid(order: Order) -> None:
+    paid()
+    copied = Order.objects.with_totals().get()
+    copied.pk, copied._state.adding, copied.number = None, True, "A-2"
+    copied.save()
+    assert not copied.is_paid(10_000, "CLP")
+
+
 def test_changing_the_returned_totals_does_not_change_the_row(order: Order) -> None:
     paid()
     seen = Order.objects.with_totals().get()
