@@ -215,7 +215,8 @@ class Payable(models.Model):
 
         Args:
             signed: The value that ``signed_attempt_key`` gave to the payer's form. The key then comes from the form,
-                so a form that is sent twice makes one attempt, even if that attempt failed in between.
+                so a form that is sent twice makes one attempt, even if that attempt failed in between. If the form's
+                key was never sent and another attempt is open or paid by now, the key is that attempt's.
 
         Returns:
             1 to 255 printable ASCII characters, for any reference.

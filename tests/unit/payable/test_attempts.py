@@ -283,6 +283,16 @@ class TestTheForm:
     def test_without_a_form_the_key_is_the_current_one(self, order: Order, nothing: str | None) -> None:
         assert order.attempt_key(nothing) == "order-default-A-1-1"
 
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize("status", ["succeeded", "processing"])
+    def test_a_form_that_late_money_overtook_begins_no_other_attempt(self, order: Order, status: str) -> None:
+        """A voucher expired, the payer opened the page to pay again, and then the voucher's money came."""
+        first = order.attempt_key()
+        attempt(order, "expired")
+        signed = order.signed_attempt_key()
+        Payment.objects.update(status=status)
+        assert order.attempt_key(signed) == order.attempt_key() == first
+
     def test_a_key_that_this_site_did_not_sign_for_this_order_is_refused(self, order: Order) -> None:
         other = Order(number="A-2").signed_attempt_key()
         longer = Order(number="A-1-1").signed_attempt_key()
