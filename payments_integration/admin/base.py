@@ -29,7 +29,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration import services
 from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
-from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key, refused
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.db.transactions import outside_transactions
@@ -193,7 +193,9 @@ class ReadOnlyAdmin(ListAdmin):
         for button in self.buttons:
             if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
                 url = self.object_url(button.name, obj)
-                tool = Tool(button.label, url, question=button.question, key=new_key(), form=button.unbound(obj))
+                tool = Tool(
+                    button.label, url, question=button.question, key=new_key(), form=button.unbound(request, obj)
+                )
                 tool = replace(tool, weight=button.weight)
                 if button.twin and (twin := button.twin(obj)):
                     tool = replace(tool, twin=twin.pk, warning=twins.warning(self.admin_site, twin))
@@ -212,7 +214,7 @@ class ReadOnlyAdmin(ListAdmin):
                 for name, found in form.errors.items():
                     text = f"{form[name].label}: {' '.join(map(str, found))}"
                     self.message_user(request, text, messages.ERROR)
-                return self.back(request, obj)
+                return self._back_to_form(request, obj, button, form)
             current: Any | None = obj
             key = request.POST.get("idempotency_key") or None
             # The service refuses what the row's status does not allow, so a button that is not shown needs no warning.
@@ -226,6 +228,7 @@ class ReadOnlyAdmin(ListAdmin):
             except ValidationError as error:
                 for _argument, message in validation_messages(error):
                     self.message_user(request, message, messages.ERROR)
+                return self._back_to_form(request, obj, button, form)
             except (OutcomeUnknown, ApprovalRequired) as error:
                 self.message_user(request, explain(self.admin_site, error), messages.WARNING)
                 if button.logged:
@@ -233,6 +236,7 @@ class ReadOnlyAdmin(ListAdmin):
                     self.log_once(request, obj, entry, about=error.operation.pk, repeated=repeated)
             except (PaymentsError, WireError, ImproperlyConfigured) as error:
                 self.message_user(request, explain(self.admin_site, error), messages.ERROR)
+                return self._back_to_form(request, obj, button, form)
             else:
                 if button.logged:
                     self.log_once(request, obj, str(button.logged), about=button.logged, repeated=repeated)
@@ -242,6 +246,12 @@ class ReadOnlyAdmin(ListAdmin):
             return self.to_list(request) if current is None else self._after(request, button, current)
 
         return view
+
+    def _back_to_form(self, request: HttpRequest, obj: Any, button: Button, form: forms.Form) -> HttpResponse:
+        """Show the row's page with what was typed, because nothing was done; redirect to it if nothing was typed."""
+        if button.form is None or not self.has_view_permission(request, obj):
+            return self.back(request, obj)
+        return self.change_view(refused(request, button.name, form), quote(obj.pk))
 
     def _after(self, request: HttpRequest, button: Button, obj: Any) -> HttpResponseRedirect:
         """Redirect to the page that a button leads to; to the row's own page if the user may not see it."""

@@ -14,7 +14,7 @@ from payments_integration import conf, services
 from payments_integration.admin.flows import decisions
 from payments_integration.admin.flows.forms import destination_facts, method_in_full
 from payments_integration.admin.shared import display, masking, people
-from payments_integration.admin.shared.buttons import Button, Tool, new_key
+from payments_integration.admin.shared.buttons import Button, Tool, new_key, typed_in
 from payments_integration.enums import Country, Kind
 from payments_integration.models import Balance, Operation, Payment, refundable_rest
 from payments_integration.money import format_money
@@ -57,10 +57,10 @@ def panel(
         notes.append(_("Its request was erased. It can only be rejected."))
     tools = []
     if may_approve and not own and body is not None:
-        tools.append(tool(model_admin, decisions.APPROVE, operation, fitting))
+        tools.append(tool(model_admin, request, decisions.APPROVE, operation, fitting))
     if own or may_approve:
         button = decisions.TAKE_BACK if own else decisions.REJECT
-        tools.append(tool(model_admin, button, operation, fitting))
+        tools.append(tool(model_admin, request, button, operation, fitting))
     facts = _request_facts(model_admin, operation, body or {}, sees)
     return ApprovalPanel(_asked(operation), facts, notes, tools, folded)
 
@@ -87,7 +87,9 @@ def may(model_admin: ReadOnlyAdmin, request: HttpRequest, button: Button, operat
     return bool(getattr(model_admin, f"has_{button.permission}_permission")(request, operation))
 
 
-def tool(model_admin: ReadOnlyAdmin, button: Button, operation: Operation, fitting: list[str]) -> Tool:
+def tool(
+    model_admin: ReadOnlyAdmin, request: HttpRequest, button: Button, operation: Operation, fitting: list[str]
+) -> Tool:
     call = services.operations.get(operation.operation)
     known: dict[str, Any] = {}
     if button is decisions.OTHERS:
@@ -102,7 +104,8 @@ def tool(model_admin: ReadOnlyAdmin, button: Button, operation: Operation, fitti
         model_admin.object_url(button.name, operation),
         question=button.question,
         key=new_key(),
-        form=button.unbound(operation, **known),
+        form=button.unbound(request, operation, **known),
+        is_refused=bool(typed_in(request, button.name)),
     )
 
 

@@ -89,7 +89,7 @@ def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation
     fitting = services.fitting_objects(operation)
     allowed = services.possible_resolutions(operation)
     tools = {
-        name: approvals.tool(model_admin, button, operation, fitting)
+        name: approvals.tool(model_admin, request, button, operation, fitting)
         for name, button in decisions.RESOLUTIONS.items()
         if name in allowed and approvals.may(model_admin, request, button, operation)
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,9 +100,12 @@ class Button:
     def outcome(self, obj: Any | None) -> Outcome:
         return self.done(obj) if callable(self.done) else Outcome(self.done)
 
-    def unbound(self, obj: Any, **initial: Any) -> forms.Form | None:
-        """Return its empty form. Field ids contain the button's name, because a page may have several such forms."""
-        values = {**self.initial(obj), **initial}
+    def unbound(self, request: HttpRequest, obj: Any, **initial: Any) -> forms.Form | None:
+        """Return its form: empty, or with what was typed if this request is the click, which was refused.
+
+        Field ids contain the button's name, because a page may have several such forms.
+        """
+        values = {**self.initial(obj), **initial, **typed_in(request, self.name)}
         return self.form(initial=values, auto_id=f"pi-{self.name}-%s") if self.form else None
 
 
@@ -115,6 +119,8 @@ class Tool:
     question: StrOrPromise = ""
     key: str = ""
     form: forms.Form | None = None
+    #: True if the form comes back after a refusal.
+    is_refused: bool = False
     weight: Weight = Weight.PLAIN
     #: The id of an operation that just asked for the same, and the warning about it.
     twin: str = ""
@@ -123,6 +129,21 @@ class Tool:
     @property
     def css(self) -> str:
         return {Weight.MAIN: " pi-main", Weight.QUIET: " pi-quiet"}.get(self.weight, "")
+
+
+def refused(request: HttpRequest, name: str, form: forms.BaseForm) -> HttpRequest:
+    """Return a request that shows the page again with what was typed into the form of the named button."""
+    shown = copy(request)
+    shown.method = "GET"
+    typed = {field.name: field.value() for field in form if not field.is_hidden}
+    shown._pi_typed = (name, typed)  # type: ignore[attr-defined]
+    return shown
+
+
+def typed_in(request: HttpRequest, name: str) -> dict[str, Any]:
+    """Return what was typed into the form of the named button; empty if the click was not refused."""
+    button, typed = getattr(request, "_pi_typed", ("", {}))
+    return typed if button == name else {}
 
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:

@@ -381,6 +381,11 @@ def test_a_request_changed_since_is_not_approved(provider: Any) -> None:
     [message] = press(checker, operation, "approve", **form)
     assert "changed" in str(message)
     assert provider.project.payouts == {}
+    # The form comes back with the comment, for the request as it is now.
+    again = checker.post(url("operation", "approve", operation.pk), {**form, "comment": "As agreed."})
+    shown = again.content.decode().split("/approve/")[1].split("</form>")[0]
+    assert "As agreed." in shown
+    assert hashlib.sha256(raw).hexdigest() in shown
     assert press(checker, operation, "reject", comment="changed")[0].level_tag == "success"
     operation.refresh_from_db()
     assert operation.state == OperationState.CLOSED

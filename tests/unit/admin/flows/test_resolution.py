@@ -222,6 +222,31 @@ def test_required_fields_are_asked_for(boss: Client, nothing_called: list[str], 
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [("happened", ["object_id", "comment"]), ("others", ["object_ids", "comment"]), ("never-happened", ["comment"])],
+)
+def test_after_a_refusal_the_form_has_what_was_typed(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, name: str, typed: list[str]
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise ValidationError({"operation": ["It fits another one."]})
+
+    monkeypatch.setattr(services, SERVICES[name], refuse)
+    operation = sent(**(NEVER_SENT if name == "others" else {}))
+    address = url("operation", name, operation.pk)
+    for empty in ("", "comment"):
+        values = {"object_id": "ref_9", "object_ids": "ref_8, ref_9", "comment": "Luz saw it", empty: " "}
+        html = boss.post(address, values).content.decode()
+        form = html.split(f'action="{address}"')[1].split("</form>")[0]
+        for field in set(typed) - {empty}:
+            assert values[field] in form
+        assert ('<details class="pi-others" open>' in html) is (
+            html.index('<details class="pi-others') < html.index(address)
+        )
+    assert "Luz saw it" not in page(boss, url("operation", "change", operation.pk))
+
+
 def test_the_object_id_of_a_cancel_is_prefilled(boss: Client) -> None:
     def typed(operation: Operation) -> str:
         html = page(boss, url("operation", "change", operation.pk))
