@@ -205,7 +205,14 @@ class ReadOnlyAdmin(ListAdmin):
         """Return the view that a button posts to: one service call, then a message on the row's page."""
 
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
-            obj = self.permitted(request, object_id, button.permission)
+            try:
+                obj = self.permitted(request, object_id, button.permission)
+            except Http404:
+                if not self._was_pressed(object_id):
+                    raise
+                # The first click removed the row, as the replay of a quarantined event does.
+                self.message_user(request, *button.outcome(None))
+                return self.to_list(request)
             if request.method != "POST":
                 self.message_user(request, NOTHING_DONE, messages.WARNING)
                 return self.back(request, obj)
@@ -246,6 +253,11 @@ class ReadOnlyAdmin(ListAdmin):
             return self.to_list(request) if current is None else self._after(request, button, current)
 
         return view
+
+    def _was_pressed(self, object_id: str) -> bool:
+        """Return True if the history of a row, which may be gone, has an entry."""
+        of_row = {"content_type": get_content_type_for_model(self.model), "object_id": unquote(object_id)}
+        return LogEntry.objects.filter(**of_row).exists()
 
     def _back_to_form(self, request: HttpRequest, obj: Any, button: Button, form: forms.Form) -> HttpResponse:
         """Show the row's page with what was typed, because nothing was done; redirect to it if nothing was typed."""

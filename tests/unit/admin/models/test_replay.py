@@ -105,6 +105,14 @@ def test_quarantined_events_are_parsed_again(
     assert set(LogEntry.objects.values_list("object_id", flat=True)) == {good.pk, bad.pk}
 
 
+def test_a_second_click_says_that_the_event_left_the_quarantine(boss: Client, woken: list[str]) -> None:
+    event = quarantined(understood())
+    address = url("event", "replay", event.pk)
+    told = [list(boss.post(address, follow=True).context["messages"]) for _click in range(2)]
+    assert ["left the quarantine" in str(message) for [message] in told] == [True, True]
+    assert boss.post(url("event", "replay", "quarantine_0")).status_code == 404
+
+
 def test_held_and_pending_events_cannot_be_replayed(boss: Client) -> None:
     for state in EventState:
         row = rows.event(state=state)
