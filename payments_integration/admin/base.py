@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.contrib import messages
@@ -35,13 +35,11 @@ from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.db.transactions import outside_transactions
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
 from payments_integration.models import Event, Operation, StatusChange
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 #: A breadcrumb: (URL or "", name)
-Crumb = tuple[str, "StrOrPromise"]
+Crumb = tuple[str, StrOrPromise]
 
 
 class ReadOnlyAdmin(ListAdmin):

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError
@@ -41,10 +41,8 @@ from payments_integration.exceptions import (
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.services import PreconditionFailed
+from payments_integration.validation.text import StrOrPromise
 from payments_integration.validation.validator import NestedError, PythonError
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 logger = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.templatetags.static import static
@@ -21,9 +21,7 @@ from payments_integration.enums import MethodFamily
 from payments_integration.payer import names
 from payments_integration.payer.methods import listed_methods, listed_name
 from payments_integration.schemas import PaymentMethod
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 _LOGOS = frozenset(family.value for family in MethodFamily)
 

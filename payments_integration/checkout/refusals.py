@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.exceptions import ApiError, IdempotencyMismatch, NoAnswer, PaymentsError, request_id_of
 from payments_integration.runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 logger = get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Q
 from django.utils.translation import gettext as _, gettext_lazy
@@ -18,9 +18,7 @@ from payments_integration.money import format_for_payer
 from payments_integration.payable import Payable
 from payments_integration.payer.status import HEADLINES, TONES
 from payments_integration.payer.texts import visible
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: Statuses without a step, because the first step says the same.
 _UNSAID = frozenset({PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION})

@@ -18,10 +18,9 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.models import Payment
 from payments_integration.money import format_money
 from payments_integration.payable import prices, sql
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     # Generic for type checkers only.
     AnyAdmin = admin.ModelAdmin[Any]
 else:

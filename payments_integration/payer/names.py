@@ -6,16 +6,12 @@ shown as the provider sent it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
 from payments_integration.enums import MethodFamily
 from payments_integration.payer.texts import visible
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: How brands and acronyms are written.
 _BRANDS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.db.models import Case, IntegerField, Value, When
 from django.utils.translation import gettext as _, gettext_lazy
@@ -14,9 +13,7 @@ from payments_integration.money import format_for_payer
 from payments_integration.payable.queries import DEPOSITS
 from payments_integration.payer.links import Subject
 from payments_integration.payer.texts import visible
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: Only payments with these statuses show the payer how to pay. The others are over, or their money is on its way.
 PAYABLE = frozenset({Status.CREATED, Status.REQUIRES_ACTION, Status.PARTIALLY_PAID})

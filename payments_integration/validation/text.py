@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+from django.utils.functional import Promise
+
+if TYPE_CHECKING:
+    # Only the stubs know that such a promise is a text.
+    from django_stubs_ext import StrOrPromise as StrOrPromise
+else:
+    #: A text, or one of ``gettext_lazy``, which is translated when it is shown.
+    StrOrPromise = str | Promise
 
 #: Controls, characters that change the reading direction or show nothing, surrogates, and line separators.
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

@@ -25,10 +25,9 @@ from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
 from payments_integration.models import Operation, OperationState
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     from payments_integration.admin.base import ReadOnlyAdmin
 
 #: The parameter for the step, and its values. Only CONFIRM calls the service.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django import forms
 from django.contrib.admin.widgets import AdminTextInputWidget
@@ -19,15 +19,11 @@ from payments_integration.admin.shared.display import validation_messages
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import AccountType, Country, DocumentType
 from payments_integration.validation import objects
-from payments_integration.validation.text import typed as typed_text
+from payments_integration.validation.text import StrOrPromise, typed as typed_text
 from payments_integration.validation.validator import Validator
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
-
 #: A label and its value.
-Fact = tuple["StrOrPromise", str]
+Fact = tuple[StrOrPromise, str]
 
 _DIGITS = re.compile(r"[0-9][0-9.,'\u2019\s]*")
 _DECIMALS = re.compile(r"[0-9]+[.,]([0-9]+)")

@@ -29,10 +29,9 @@ from payments_integration.models import (
     Payment,
 )
 from payments_integration.money import format_money
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     from payments_integration.admin.base import ReadOnlyAdmin
     from payments_integration.admin.flows.forms import Fact
 

@@ -41,10 +41,9 @@ from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, Payout
 from payments_integration.money import format_amount, format_money
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     from payments_integration.admin.base import ReadOnlyAdmin
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -22,9 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration import conf
 from payments_integration.enums import Country, Currency, Kind, MethodFamily
 from payments_integration.models import AccountState, Erasure, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: Selects every value that this version does not know.
 OTHER = "~other"
@@ -40,7 +38,7 @@ MAX_IDS = 500
 _MAX_TERM = 255
 _KINDS = ("", *Kind.values, Erasure.OPERATION)
 
-Choices = list[tuple[str, "StrOrPromise"]]
+Choices = list[tuple[str, StrOrPromise]]
 
 
 class KnownValues(admin.SimpleListFilter):

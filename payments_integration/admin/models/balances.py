@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
@@ -19,9 +19,7 @@ from payments_integration.admin.shared.buttons import NOTHING_DONE, Tool
 from payments_integration.admin.shared.display import explain
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 AMOUNTS: dict[str, StrOrPromise] = {
     "available": gettext_lazy("available"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -17,9 +17,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.models import MIRRORS, Operation, OperationState
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 def _choices() -> list[tuple[str, StrOrPromise]]:

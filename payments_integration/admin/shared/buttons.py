@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django import forms
 from django.contrib import messages
@@ -18,10 +18,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import permissions
 from payments_integration.models import Operation
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
+from payments_integration.validation.text import StrOrPromise
 
 #: The parameter of a form's address with the id of the payout or refund that did not arrive. It fills in the form.
 #: Addresses are logged, and an id is no personal data.

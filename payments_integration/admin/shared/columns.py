@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import label_for_field
@@ -23,9 +23,7 @@ from payments_integration.enums import Country
 from payments_integration.money import format_money
 from payments_integration.payer.names import reason_text
 from payments_integration.permissions import with_names
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: ``column(model_admin, row)``
 Column = Callable[[Any, Any], str]

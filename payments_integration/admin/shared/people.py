@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
@@ -12,12 +12,10 @@ from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page, once
 from payments_integration.enums import AccountType, DocumentType
 from payments_integration.models import Mirror, Payment, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: A label and its value. The value is escaped.
-Fact = tuple["StrOrPromise", str]
+Fact = tuple[StrOrPromise, str]
 
 #: The names of the spec's members in the order in which they are shown: who, then where, then technical values.
 _FIRST: dict[str, StrOrPromise] = {

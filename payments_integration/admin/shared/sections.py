@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
@@ -15,9 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import may, may_view
 from payments_integration.models import Event, EventState, Mirror, Operation, OperationState, Refund, StatusChange
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: Styles of tables, tiles and lists of problems.
 STYLES = ("payments_integration/dashboard.css",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.db.models import QuerySet
@@ -16,9 +16,7 @@ from django.utils.translation import gettext_lazy
 from payments_integration.admin.shared import display
 from payments_integration.enums import VOID_REFUND_STATUSES
 from payments_integration.models import Operation, OperationState, Payment, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The same request within this time may be the same intent from another page.
 WITHIN = timedelta(minutes=15)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 from django.utils import timezone
@@ -37,9 +37,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.signals import Reason
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from django.contrib.admin import AdminSite
@@ -19,10 +18,8 @@ from payments_integration.admin.shared.buttons import may, may_view
 from payments_integration.health import AccountReport
 from payments_integration.models import Event, ReconciliationRun, RunKind, WebhookEndpoint
 from payments_integration.signals import Reason
+from payments_integration.validation.text import StrOrPromise
 from payments_integration.validation.urls import LOOPBACK_HOSTS
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 #: The problems that the steps replace while the steps are shown.
 STEPS = frozenset({Reason.NO_ENDPOINT, Reason.NEVER_RECONCILED})

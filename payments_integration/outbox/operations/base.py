@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext as _
@@ -21,9 +21,7 @@ from payments_integration.enums import Kind
 from payments_integration.exceptions import NotFound, ProviderError
 from payments_integration.models import MIRRORS, OPERATION_PREFIX, Operation, unknown_operations
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: If a handler's event is older, another ledger may have sent what the handler asks for, under a key that is
 #: forgotten.

@@ -6,7 +6,7 @@ A person must decide them, they wait for approval, or their outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -15,9 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.models.operations import OperationAdmin
 from payments_integration.admin.shared import columns, display
 from payments_integration.models import Operation, OperationState
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The states that need attention, most urgent first, with the label of the link to all such operations.
 ATTENTION_STATES: dict[OperationState, StrOrPromise] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.db.models import Q
 from django.utils.html import format_html, format_html_join
@@ -27,9 +27,7 @@ from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import Balance, Payment, Payout, Refund, StatusChange
 from payments_integration.money import exponent, format_money
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The number of changes that the chart shows.
 CHART_CHANGES = 200

@@ -31,10 +31,9 @@ from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, Pa
 from payments_integration.models import Operation, Payment, Refund, refundable_rest
 from payments_integration.money import format_money
 from payments_integration.runtime.logs import get_logger
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     from payments_integration.admin.base import ReadOnlyAdmin
 
 logger = get_logger(__name__)

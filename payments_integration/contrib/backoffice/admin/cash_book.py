@@ -46,10 +46,10 @@ from payments_integration.dates import in_words, today
 from payments_integration.enums import Currency
 from payments_integration.models import Balance
 from payments_integration.money import format_amount, to_major
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
-    from django_stubs_ext import StrOrPromise
 
 #: The query parameter with the format of a journal.
 JOURNAL = "journal"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
@@ -22,9 +22,7 @@ from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import PERIODS, Days
 from payments_integration.db.statements import values_of
 from payments_integration.money import format_count
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The most rows that are counted for a tab.
 MOST = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from django import forms
@@ -17,9 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration import dates
 from payments_integration.admin.shared.typed import TypedForm
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The query parameters: the first and the last day, or the name of a period.
 FROM, TO, PERIOD = "from", "to", "days"

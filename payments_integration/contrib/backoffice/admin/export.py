@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
@@ -22,9 +22,7 @@ from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.dates import on_site
 from payments_integration.db.keyset import Order
 from payments_integration.money import decimal_separator, to_major
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The format of an Excel file, the only format that needs an extra.
 XLSX = "xlsx"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite
@@ -20,9 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.shared import display
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 APP = "payments_integration"
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 from django.utils.translation import gettext as _, ngettext
@@ -22,9 +22,7 @@ from payments_integration.contrib.backoffice.admin.overview.statistics import WE
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.dates import day_of, in_words, on_site
 from payments_integration.money import format_amount, format_count
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

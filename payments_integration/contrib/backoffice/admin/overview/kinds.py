@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext_lazy
 
 from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.contrib.backoffice.admin.overview.statistics import Group
 from payments_integration.contrib.finance.models import MovementKind
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

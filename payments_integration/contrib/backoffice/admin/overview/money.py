@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 from django.utils.text import capfirst
@@ -28,9 +28,7 @@ from payments_integration.dates import day_of, in_words
 from payments_integration.enums import Currency, PaymentStatus
 from payments_integration.models import Payment, Payout, Refund
 from payments_integration.money import exponent, format_money
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The number of the look in dashboard.js by status. The colours are the lists' colours: green, red, grey, and amber or
 #: blue for waiting.

@@ -6,7 +6,7 @@ Each panel is shown to users who may see the rows that it counts, and links to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
@@ -29,9 +29,7 @@ from payments_integration.contrib.backoffice.admin.overview.money import CURRENC
 from payments_integration.contrib.backoffice.admin.overview.statistics import Statistics
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.models import Balance, Operation, Payment, Payout, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: Each statistic is counted only for users who may see one of its models.
 _COUNTED_FOR: dict[str, tuple[type[Model], ...]] = {

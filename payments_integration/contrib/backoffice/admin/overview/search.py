@@ -27,10 +27,9 @@ from payments_integration.contrib.backoffice.terms import MAX_SEARCH
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import DepositReference, Operation, OperationState, Payment, Payout, Refund
 from payments_integration.money import format_money
+from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
     from payments_integration.admin.base import ReadOnlyAdmin
 
 #: The models that are searched, in the order of the page.
@@ -39,7 +38,7 @@ MODELS: tuple[type[Any], ...] = (Payment, Payout, Refund, DepositReference, Oper
 ROWS = 10
 _OPERATION_PREFIX = "op_"
 
-Columns = dict["StrOrPromise", Callable[[Any], str]]
+Columns = dict[StrOrPromise, Callable[[Any], str]]
 
 
 class SearchForm(TypedForm):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
@@ -35,10 +35,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.payer.names import reason_text
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
+from payments_integration.validation.text import StrOrPromise
 
 #: Technical problems are shown to users who may see one of these models.
 REPAIRED_BY: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure, ReconciliationRun, WebhookEndpoint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from django.utils.html import format_html
 from django.utils.text import capfirst
@@ -17,9 +16,7 @@ from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
 from payments_integration.models import Balance
 from payments_integration.money import format_money
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The meaning of each amount (spec, "Balance"). The spec does not say that they add up to anything.
 _MEANINGS: dict[str, StrOrPromise] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from django.utils.html import format_html
 from django.utils.timesince import timeuntil
@@ -37,9 +37,7 @@ from payments_integration.models import (
     rest_after,
 )
 from payments_integration.payer.names import reason_text
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 _TITLE = gettext_lazy("Money")
 #: In these statuses, the payer still has to act.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
@@ -18,9 +18,7 @@ from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.models import Mirror
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
 from payments_integration.next_action.codes import qr_code
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.people import Fact
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.models import Mirror, Payment, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet
@@ -29,9 +28,7 @@ from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, Refun
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, rest_after
 from payments_integration.money import format_money
 from payments_integration.payer.names import reason_text
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: What became of a refund, by its status. ``{}`` is the time of the change to this status.
 _OUTCOMES: dict[str, StrOrPromise] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib.admin.models import LogEntry
 from django.utils.html import conditional_escape, format_html
@@ -33,9 +33,7 @@ from payments_integration.models import (
 )
 from payments_integration.payer.names import reason_text
 from payments_integration.permissions import user_id
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 #: The pages that tell a story, and how it begins.
 _BEGUN: dict[type[Mirror], StrOrPromise] = {

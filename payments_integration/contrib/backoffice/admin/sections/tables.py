@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
@@ -12,9 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Cell, Page, Section
 from payments_integration.models import Payment, Payout, Refund
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
@@ -30,9 +30,7 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from payments_integration.validation.text import StrOrPromise
 
 _SOURCES = (Event, StatusChange, Operation)
 
