@@ -43,19 +43,21 @@ _SALT = "payments_integration.payable.attempt"
 def attempt_key(
     of: Key, price_of: Callable[[], tuple[int, str] | None], *, signed: str | None = None, deposits: bool = False
 ) -> str:
-    """Return the key of a form (``signed``), otherwise ``open_key``; before a new attempt an ``AttemptKey``.
+    """Return the key of a form (``signed``), otherwise ``open_key``; before an attempt is sent, an ``AttemptKey``.
 
     Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
     no operation made. Raises ValueError if the key was sent with another ``merchant_reference``.
     """
     operations = _operations(of)
     known = {operation.idempotency_key for operation in operations}
+    # A key that a temporary refusal left free begins an attempt like a new one.
+    taken = {operation.idempotency_key for operation in operations if not operation.has_free_key}
     key = _unsign(of, signed, known) if signed else ""
-    if key not in known:
+    if key not in taken:
         current = _open_key(of, operations)
         # Late money may have paid an attempt that had expired when the form was made.
-        key = current if current in known else key or current
-    if key in known:
+        key = current if current in taken else key or current
+    if key in taken:
         return key
     _refuse_other_reference(of, key)
     price = price_of()

@@ -216,6 +216,14 @@ class TestOtherMoney:
             assert order.attempt_key() == key
             assert order.attempt_key(order.signed_attempt_key()) == key
 
+    @pytest.mark.parametrize("signed", [True, False])
+    def test_a_temporary_refusal_does_not_let_a_paid_order_be_paid_again(self, order: Order, signed: bool) -> None:
+        form = order.signed_attempt_key()
+        attempt(order, state=OperationState.CLOSED, error=PASSING["429"], body=b"{}")
+        rows.payment(status="succeeded", merchant_reference="A-1")
+        with pytest.raises(ValidationError, match="paid already"):
+            order.attempt_key(form if signed else None)
+
     def test_a_key_of_another_reference_is_refused(self, order: Order) -> None:
         attempt(order, "failed", merchant_reference="order-A-1")
         with pytest.raises(ValueError, match=r"sent with merchant_reference 'order-A-1', but the order's is 'A-1'"):
@@ -291,6 +299,15 @@ class TestTheForm:
         attempt(order, "expired")
         signed = order.signed_attempt_key()
         Payment.objects.update(status=status)
+        assert order.attempt_key(signed) == order.attempt_key() == first
+
+    def test_nor_does_it_after_a_temporary_refusal(self, order: Order) -> None:
+        first = order.attempt_key()
+        attempt(order, "expired")
+        signed = order.signed_attempt_key()
+        attempt(order, state=OperationState.CLOSED, error=PASSING["not connected"], body=b"{}")
+        assert order.attempt_key(signed) == order.attempt_key() != first
+        Payment.objects.update(status="succeeded")
         assert order.attempt_key(signed) == order.attempt_key() == first
 
     def test_a_key_that_this_site_did_not_sign_for_this_order_is_refused(self, order: Order) -> None:
@@ -428,6 +445,17 @@ class TestANewKeyKnowsItsOrder:
             services.create_payment(**self.arguments(sale, **{name: value}))
         assert message in refused.value.message_dict[name][0]
         assert not Operation.objects.exists()
+
+    def test_a_key_that_a_temporary_refusal_left_free_knows_it_too(
+        self, sale: Sale, payments_sandbox: ProviderSandbox
+    ) -> None:
+        payments_sandbox.engine.faults.add(
+            Fault("rate_limited", operation="create_payment", retry_after="11", times=1)
+        )
+        with pytest.raises(ProviderError):
+            services.create_payment(**self.arguments(sale))
+        with pytest.raises(ValidationError, match="asks for 11990"):
+            services.create_payment(**self.arguments(sale, amount=119))
 
     def test_the_price_and_what_is_left_of_it_are_accepted(
         self, sale: Sale, payments_sandbox: ProviderSandbox
