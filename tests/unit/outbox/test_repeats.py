@@ -98,6 +98,15 @@ def test_other_payouts_do_not_count(fake: Fake, mirrored: Any, fields: dict[str,
     assert len(fake.calls) == 1
 
 
+@pytest.mark.parametrize("name", ["account_number", "holder_name"])
+def test_a_payout_to_somebody_else_counts(fake: Fake, mirrored: Any, name: str) -> None:
+    """A seller changed the account, the invoice was paid to it, and then the backup with the old one was restored."""
+    made_before(fake, mirrored, destination={**PAYOUT["destination"], name: "9876543210"})
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**INVOICE)
+    assert fake.calls == []
+
+
 def test_a_payout_of_an_operation_does_not_count(fake: Fake) -> None:
     """The same amount for the same reference, each week."""
     for week in range(3):
@@ -164,6 +173,13 @@ class TestAUserWasFaster:
         assert {"retry", "mark_never_happened"} == services.possible_resolutions(operation)
         assert services.retry(operation, boss).state == OperationState.DONE
         assert len(fake.calls) == 2
+
+    def test_so_does_one_after_a_user_has_paid_to_another_account(self, fake: Fake, boss: User) -> None:
+        other = {**PAYOUT["destination"], "account_number": "9876543210"}
+        services.create_payout(**{**INVOICE, "destination": other, "idempotency_key": "again"}, actor=boss)
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**INVOICE)
+        assert len(fake.calls) == 1
 
     def test_so_does_one_that_the_job_defers(self, fake: Fake, boss: User) -> None:
         services.create_payout(**{**INVOICE, "idempotency_key": "again"}, actor=boss)
