@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -22,7 +23,7 @@ from payments_integration.contrib.backoffice.admin.overview import todo
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.models import EventState, OperationState, Payment
 from tests.factories import rows
-from tests.unit.admin.conftest import browser, page
+from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD
 from tests.unit.contrib.backoffice.test_todo import (
     NOW,
@@ -338,6 +339,35 @@ def test_a_row_is_assigned_to_a_person_and_mine_filters_by_it() -> None:
     assert press(ana, form(ana), do="assign") == "It is assigned to nobody."
     assert press(ana, form(ana), do="assign", name="vera") == "This person may not handle what is to be done."
     assert "There is no user" in press(ana, form(ana), do="assign", name="nobody")
+
+
+def test_the_history_of_the_object_says_who_did_what() -> None:
+    payment, operation = on_hold(), rows.operation(state=OperationState.UNKNOWN)
+    order = ordered("ORD-1", paid_at=NOW)
+    ana = browser(user("ana", *HANDLE, "view_order", "change_operation"))
+    eva = user("eva", *HANDLE)
+    for number in range(3):
+        press(ana, form(ana, number=number), do="assign", name="eva")
+        press(ana, form(ana, number=number), do="snooze", days="1")
+        press(ana, form(ana, f"{TODO}?view=snoozed"), do="snooze", days="0")
+    given = form(browser(eva))
+    for second in (1, 2):
+        with time_machine.travel(NOW + timedelta(seconds=second), tick=False):
+            press(browser(eva), given, do="done", note="called Ana Rojas")
+    done = {"account": "default", "view": "done", "do": "put-back", "id": str(Todo.objects.get(note__gt="").pk)}
+    press(ana, done)
+    shared = ["Assigned to eva.", "Snoozed until 2026-05-21 12:00:00.", "It is shown again."]
+    told = {
+        obj.pk: [
+            f"{entry.user}: {entry.get_change_message()}"
+            for entry in LogEntry.objects.filter(object_id=str(obj.pk)).order_by("pk")
+        ]
+        for obj in (payment, operation, order)
+    }
+    expected = [f"ana: To do: {words}" for words in shared]
+    end = ["eva: To do: Done. The note is kept.", "ana: To do: It is on the list again, unless it is over."]
+    assert told == {payment.pk: [*expected, *end], operation.pk: expected, order.pk: expected}
+    assert "eva: To do: Done." in page(ana, url("payment", "change", payment.pk))
 
 
 def test_what_happens_anew_is_assigned_to_nobody() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django import forms
+from django.apps import apps
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
@@ -29,6 +32,7 @@ from payments_integration.contrib.backoffice.admin.overview.todo_rows import Tod
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
 from payments_integration.models import (
+    MIRRORS,
     Operation,
     Payment,
     Payout,
@@ -137,10 +141,11 @@ class TodoPage:
         page = Page(self.site, self.request)
         for mark in found.order_by("-done_at", "-pk")[:DONE]:
             note = page.personal(mark.note) if mark.note else str(display.ERASED)
+            model = _model(mark.object_kind)
             yield {
                 "id": mark.pk,
                 "what": Kind(mark.kind).label if mark.kind in Kind.values else display.text(mark.kind),
-                "about": display.object_link(self.site, mark.account, mark.object_kind, mark.object_id),
+                "about": display.admin_link(self.site, model, mark.object_id) if model else mark.object_id,
                 "by": display.actor(mark.done_by),
                 "at": display.moment(mark.done_at),
                 "note": note,
@@ -151,20 +156,30 @@ class TodoPage:
     def _act(self) -> HttpResponse:
         if not self.mine.may_handle:
             raise PermissionDenied
-        given = self.request.POST
+        given, now = self.request.POST, timezone.now()
         try:
             if given.get("do") == "put-back":
-                said = self._put_back(given.get("id", ""))
+                mark, said = self._put_back(given.get("id", ""))
             else:
-                said = self._do(given.get("do", ""), self._thing())
+                mark, said = self._do(given.get("do", ""), self._thing())
         except ValidationError as error:
             for _argument, message in display.validation_messages(error):
                 self.admin.message_user(self.request, message, messages.ERROR)
         except handling.AlreadyDone as error:
             self.admin.message_user(self.request, display.text(str(error)), messages.WARNING)
         else:
+            # The second click of two finds it done already.
+            if mark.done_at is None or mark.done_at >= now:
+                self._log(mark, said)
             self.admin.message_user(self.request, said, messages.SUCCESS)
         return HttpResponseRedirect(self._back())
+
+    def _log(self, mark: Todo, said: str) -> None:
+        """Add what was done, without the note, to the history of the object that the row is about."""
+        model = _model(mark.object_kind)
+        obj = model._default_manager.filter(pk=mark.object_id).first() if model else None
+        if obj is not None:
+            self.admin.log_change(self.request, obj, f"{_('To do')}: {said}")
 
     def _back(self) -> str:
         chosen = self.mine._chosen()
@@ -188,25 +203,25 @@ class TodoPage:
             raise ValidationError(_("This happened again after you opened the page. Look at it first."))
         return found[0]
 
-    def _do(self, what: str, thing: Thing) -> str:
+    def _do(self, what: str, thing: Thing) -> tuple[Todo, str]:
         author = self.request.user
         if what == "done":
             form = NoteForm(self.request.POST)
             if not form.is_valid():
                 raise ValidationError([error for errors in form.errors.as_data().values() for error in errors])
-            handling.done(thing, form.cleaned_data["note"], author=author)
-            return _("Done. The note is kept.") if not thing.found.is_erased else _("Done.")
+            mark = handling.done(thing, form.cleaned_data["note"], author=author)
+            return mark, _("Done. The note is kept.") if not thing.found.is_erased else _("Done.")
         if what == "snooze":
             days = self.request.POST.get("days", "")
             mark = handling.snooze(thing, int(days) if days.isdecimal() and len(days) < 4 else -1, author=author)
             if mark.snoozed_until is None:
-                return _("It is shown again.")
-            return _("Snoozed until %(time)s.") % {"time": display.moment(mark.snoozed_until)}
+                return mark, _("It is shown again.")
+            return mark, _("Snoozed until %(time)s.") % {"time": display.moment(mark.snoozed_until)}
         if what == "assign":
             mark = handling.assign(thing, self._person(), author=author)
             if not mark.assignee:
-                return _("It is assigned to nobody.")
-            return _("Assigned to %(person)s.") % {"person": display.actor(mark.assignee_name)}
+                return mark, _("It is assigned to nobody.")
+            return mark, _("Assigned to %(person)s.") % {"person": display.actor(mark.assignee_name)}
         raise ValidationError(_("Choose what to do."))
 
     def _person(self) -> Any | None:
@@ -223,14 +238,22 @@ class TodoPage:
             )
         return person
 
-    def _put_back(self, key: str) -> str:
+    def _put_back(self, key: str) -> tuple[Todo, str]:
         kinds = [kind.value for kind in self.mine.kinds()]
         known = Todo.objects.filter(account=self.mine.account, kind__in=kinds)
         mark = known.filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
         if mark is None:
             raise ValidationError(_("There is no such row."))
         handling.put_back(mark, author=self.request.user)
-        return _("It is on the list again, unless it is over.")
+        mark.done_at = None
+        return mark, _("It is on the list again, unless it is over.")
+
+
+def _model(kind: str) -> type[Model] | None:
+    """Return the model of the object that a row is about; None if it is no longer installed."""
+    with suppress(LookupError, ValueError):  # no merchant's model, such as "shop.order"
+        return apps.get_model(kind)
+    return Operation if kind == "operation" else MIRRORS.get(kind)
 
 
 def _time(given: str) -> datetime | None:
