@@ -58,6 +58,8 @@ _SEPARATORS = str.maketrans("", "", " .-/")
 #: A NIT without its check digit. A person's NIT is the number of their cédula, so it may have ten digits. A company's
 #: NIT with ten digits includes the check digit.
 _NIT_ALONE = re.compile(r"[1-9][0-9]{5,8}|1[0-9]{9}")
+#: The RUC of a company in Ecuador: province, 6 or 9, number, establishment. New ones have no check digit.
+_COMPANY_RUC = re.compile(r"(?:0[1-9]|1[0-9]|2[0-4]|30|50)[69][0-9]{7}(?!000)[0-9]{3}")
 
 
 def validate(document_type: str, number: str, country: str = "", *, checks: str = REFUSE) -> None:
@@ -98,6 +100,8 @@ def _is_valid(document_type: str, number: str, country: str, checks: str) -> boo
     if validators is None:
         return _BOUNDS[document_type].fullmatch(plain) is not None
     if document_type == DocumentType.NIT and "-" not in number and _NIT_ALONE.fullmatch(plain):
+        return True
+    if "stdnum.ec.ruc" in validators and _COMPANY_RUC.fullmatch(plain):
         return True
     if document_type == DocumentType.CURP and plain[10:11] == "X":
         accepted = _is_curp_of_sex_x(plain)
