@@ -29,8 +29,9 @@ class CreatePayment(Creation):
         return self.candidates(operation, listed)
 
     def fits(self, operation: Operation, item: Any) -> bool:
-        # The provider itself makes the payments of a deposit reference, with its merchant reference.
-        return item.flow != Flow.DEPOSIT_REFERENCE and super().fits(operation, item)
+        # The provider itself makes the payments of a deposit reference, with its merchant reference. ``flow`` may be
+        # missing (spec, "Payment").
+        return Flow.DEPOSIT_REFERENCE not in (item.flow, item.method_family) and super().fits(operation, item)
 
 
 class CancelPayment(Cancel):

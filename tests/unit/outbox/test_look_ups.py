@@ -136,9 +136,10 @@ class TestPayoutsOfOneOrder:
         assert only_operation().note.endswith("fits it, but may have been made before it was sent")
 
 
-def test_a_look_up_ignores_a_transfer_to_a_deposit_reference(fake: Fake) -> None:
+@pytest.mark.parametrize("mark", [{"flow": "deposit_reference"}, {"method_family": "deposit_reference"}])
+def test_a_look_up_ignores_a_transfer_to_a_deposit_reference(fake: Fake, mark: dict[str, str]) -> None:
     lose(fake, lambda: services.create_payment(**PAYMENT, merchant_reference="ana"))
-    fake.add(payment(merchant_reference="ana", flow="deposit_reference"))
+    fake.add(payment(merchant_reference="ana", **mark))
     assert services.resume_operations() == {"needs_person": 1}
 
 
