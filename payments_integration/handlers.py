@@ -59,7 +59,7 @@ from payments_integration.signals import event_received, refuse_async, status_ch
 
 logger = get_logger(__name__)
 
-#: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
+#: The models of the events whose type begins with the name of a mirrored object.
 _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
 
 #: Every handler with its model (None: on_event) and its statuses or patterns, for the system checks.
@@ -237,10 +237,8 @@ def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str)
 
 def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
     """Return the narrowest senders that can match, so that events of other kinds are not dispatched."""
-    senders: set[type[Any] | None] = set()
-    for pattern in patterns:
-        prefix = pattern.partition(".")[0]
-        senders.add(None if any(sign in prefix for sign in "*?[") else _MODELS.get(prefix, Event))
+    # A type with another prefix, such as dispute.opened, may carry any object.
+    senders = {_MODELS.get(pattern.partition(".")[0]) for pattern in patterns}
     return {None} if None in senders else senders
 
 

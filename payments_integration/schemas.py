@@ -219,17 +219,18 @@ def decode_event(body: bytes) -> Event:
 
 
 def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
-    """Return the mirrored object that the event carries; None if this version knows neither its type nor its object.
+    """Return the mirrored object that the event carries; None if this version does not know its object.
 
-    Raises WireError if ``type`` and ``data.object`` disagree or the object lacks a field that the spec requires.
+    ``data.object`` names it: a later type of event, such as ``dispute.opened``, may carry a payment. Raises WireError
+    if a type that begins with the name of one object carries another, or the object lacks a field that the spec
+    requires.
     """
     kind = event.data.get("object")
     prefix = event.type.partition(".")[0]
-    if prefix not in EVENT_RESOURCES and not (isinstance(kind, str) and kind in EVENT_RESOURCES):
-        return None
-    if kind != prefix:
+    if prefix in EVENT_RESOURCES and kind != prefix:
         raise WireError(f"$.data.object does not fit the type {event.type}")
-    return parse_resource(event.data, EVENT_RESOURCES[prefix])
+    struct = EVENT_RESOURCES.get(kind) if isinstance(kind, str) else None
+    return None if struct is None else parse_resource(event.data, struct)
 
 
 def decode_object(body: bytes) -> JsonObject:

@@ -68,8 +68,10 @@ def test_unknown_fields_go_to_extra_even_one_named_extra() -> None:
     assert schemas.parse_resource(factories.payment(), schemas.Payment).extra == {}
 
 
-@pytest.mark.parametrize(("type", "kind"), [("payment.x", "payment"), ("dispute.x", None), ("dispute", None)])
-def test_an_event_type_names_the_mirrored_object_it_carries(type: str, kind: str | None) -> None:
+@pytest.mark.parametrize(
+    ("type", "kind"), [("payment.x", "payment"), ("dispute.x", "payment"), ("dispute.x", None), ("dispute", None)]
+)
+def test_the_data_of_an_event_names_the_mirrored_object_that_it_carries(type: str, kind: str | None) -> None:
     data = factories.payment() if kind else {"object": "dispute"}
     resource = schemas.event_resource(schemas.decode_event(body(type=type, data=data)))
     assert (resource.object if resource else None) == kind

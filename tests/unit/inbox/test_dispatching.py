@@ -791,8 +791,26 @@ class TestHandlers:
             inbox.dispatch()
         finally:
             uid = ("on_event", handle, ("deposit_reference.*", "webhook_endpoint.*", "dispute.*"))
-            _disconnect(event_received, Event, uid)
+            _disconnect(event_received, None, uid)
         assert sorted(calls) == ["deposit_reference.new", "dispute.new", "webhook_endpoint.new"]
+
+    @pytest.mark.case(24)
+    def test_a_later_type_of_event_with_a_mirrored_object(self) -> None:
+        """``data.object`` says what the event carries (spec, "Event"), not its type."""
+        calls: list[tuple[str, str]] = []
+
+        @on_event("dispute.*")
+        def handle(instance: Payment, previous_status: str, **kwargs: Any) -> None:
+            calls.append((previous_status, instance.status))
+
+        try:
+            for number, status in enumerate(("processing", "chargeback")):
+                take_in(event(factories.payment(status=status), seconds=number, type="dispute.opened"))
+            inbox.dispatch()
+        finally:
+            _disconnect(event_received, None, ("on_event", handle, ("dispute.*",)))
+        assert calls == [("", "chargeback"), ("processing", "chargeback")]
+        assert Payment.objects.get().status == "chargeback"
 
     def test_wrong_arguments_raise_at_import(self) -> None:
         with pytest.raises(TypeError, match="event types"):
