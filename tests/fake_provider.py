@@ -139,6 +139,9 @@ class Fake:
         self.balances = _Balances(self, "balance")
         self.payment_methods = _Methods(self, "payment_method")
 
+    def of(self, kind: str) -> Any:
+        return getattr(self, f"{kind}s")
+
     def now(self) -> datetime:
         """The provider's clock."""
         return timezone.now() + self.ahead

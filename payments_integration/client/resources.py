@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
@@ -216,8 +216,15 @@ class Client:
         self.balances = Balances(requestor)
         self.webhook_endpoints = WebhookEndpoints(requestor)
         self.events = Events(requestor)
+        self._by_kind: dict[str, Any] = {
+            each.kind: each for each in vars(self).values() if isinstance(each, _Resource)
+        }
         self.latest_answer = requestor.latest_answer
         self.ask = requestor.ask
+
+    def of(self, kind: str) -> Any:
+        """Return the calls for objects of this kind, such as ``payments`` for a payment."""
+        return self._by_kind[kind]
 
     def __repr__(self) -> str:
         return f"Client({self.account.alias!r})"

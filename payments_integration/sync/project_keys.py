@@ -16,7 +16,7 @@ another project came into the mirror, the new key would know it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -31,7 +31,6 @@ from payments_integration import conf
 from payments_integration.attention import ACTIONS, call_attention
 from payments_integration.client import Client, at_most, unguarded_client
 from payments_integration.db.transactions import in_transaction, repeatable, updated
-from payments_integration.enums import Kind
 from payments_integration.exceptions import (
     AuthenticationFailed,
     KeyReplaced,
@@ -64,13 +63,6 @@ _PUT_OFF_SECONDS = 5.0
 COMPARE_SECONDS = 5.0
 #: A worker waits this many seconds for the rate limit before it postpones an object or operation.
 WORKER_WAIT = 3.0
-
-GET: dict[str, Callable[[Client], Any]] = {
-    Kind.PAYMENT: lambda client: client.payments.get,
-    Kind.PAYOUT: lambda client: client.payouts.get,
-    Kind.REFUND: lambda client: client.refunds.get,
-    Kind.DEPOSIT_REFERENCE: lambda client: client.deposit_references.get,
-}
 
 
 class _Standing(StrEnum):
@@ -157,7 +149,7 @@ def compare_key(account: str, *, deadline: float | None = None) -> None:
             if left <= 0:
                 raise _not_compared(account)
             with at_most(left):
-                GET[kind](client)(object_id, max_wait=min(left, WORKER_WAIT))
+                client.of(kind).get(object_id, max_wait=min(left, WORKER_WAIT))
         except NotFound:
             not_known.add(object_id)
         except PaymentsError as error:

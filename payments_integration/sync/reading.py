@@ -10,7 +10,7 @@ from payments_integration.client import Answer, at_most
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, NotFound
 from payments_integration.models import Balance, Refund, WebhookEndpoint
-from payments_integration.sync.project_keys import COMPARE_SECONDS, GET, WORKER_WAIT, get_client
+from payments_integration.sync.project_keys import COMPARE_SECONDS, WORKER_WAIT, get_client
 
 
 def is_any_known(account: str, objects: Iterable[tuple[str, str]]) -> bool:
@@ -19,7 +19,7 @@ def is_any_known(account: str, objects: Iterable[tuple[str, str]]) -> bool:
     for kind, object_id in objects:
         try:
             with at_most(COMPARE_SECONDS):
-                GET[kind](client)(object_id, max_wait=WORKER_WAIT)
+                client.of(kind).get(object_id, max_wait=WORKER_WAIT)
         except NotFound:
             continue
         return True
@@ -36,10 +36,10 @@ def read(kind: str, account: str, object_id: str, *, background: bool = False, w
         return _pick(read_balances(account, background=background, wait=wait), object_id, "currency")
     if kind == Kind.WEBHOOK_ENDPOINT:
         return _pick(read_endpoints(account, background=background, wait=wait), object_id, "pk")
-    get = GET[kind](get_client(account))
+    client = get_client(account)
     before = projection.snapshot(kind, account, object_id)
     try:
-        answer: Answer[Any] = get(object_id, max_wait=wait, background=background)
+        answer: Answer[Any] = client.of(kind).get(object_id, max_wait=wait, background=background)
     except NotFound:
         projection.mark_gone(account, kind, object_id)
         raise

@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration import services
-from payments_integration.client import Answer, Client as ProviderClient
+from payments_integration.client import Client as ProviderClient
 from payments_integration.enums import Kind
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
 from payments_integration.models import Operation, OperationState, Payout
@@ -44,9 +44,6 @@ class CreateAdvance(Creation):
     name, label, kind = "create_advance", "new advance", Kind.PAYOUT
     permission = "create_payout"
     approval_request = "%(who)s asked on %(at)s to advance %(amount)s."
-
-    def send(self, client: ProviderClient, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.payouts.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
     def needs_approval(self, intent: Intent) -> bool:
         return reaches_approval_limit(intent.amount, intent.currency)

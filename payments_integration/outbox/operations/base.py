@@ -13,14 +13,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import Exists, OuterRef, QuerySet
-from django.utils.translation import gettext as _
 
-from payments_integration import conf, sync
+from payments_integration import conf
 from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
-from payments_integration.exceptions import NotFound, ProviderError
+from payments_integration.exceptions import ProviderError
 from payments_integration.models import MIRRORS, OPERATION_PREFIX, Operation, unknown_operations
-from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.validation.text import StrOrPromise
 
 #: If a handler's event is older, another ledger may have sent what the handler asks for, under a key that is
@@ -77,12 +76,14 @@ class ProviderCall:
     #: The kind of object that it makes or changes.
     kind: ClassVar[Kind]
 
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        """Send the recorded bytes under the recorded key. Waits up to ``max_wait`` seconds on 429."""
-        raise NotImplementedError
-
     def look_up(self, client: Client, operation: Operation) -> Finding:
         """Find out at the provider what became of the operation, without sending it again."""
+        raise NotImplementedError
+
+    # Given by Creation and Cancel
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        """Send the recorded bytes under the recorded key. Waits up to ``max_wait`` seconds on 429."""
         raise NotImplementedError
 
     # Given by Creation and Change
@@ -199,6 +200,12 @@ class Creation(ProviderCall):
 
     creates = True
 
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        sent: Answer[Any] = client.of(self.kind).create(
+            operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
+        )
+        return sent
+
     def contradicts(self, operation: Operation, answer: Any) -> str:
         if answer is None:
             return "the answer has no object"
@@ -281,51 +288,6 @@ class Change(ProviderCall):
         if answer is None:
             return "the answer has no object"
         return "" if answer.id == operation.target_id else "the answer is about another object"
-
-
-class Cancel(Change):
-    """A cancel. The target's status shows if it took effect."""
-
-    cancelable: ClassVar[Collection[str]]
-
-    def precondition(self, intent: Intent) -> Precondition | None:
-        if intent.target is None or self.target is None:
-            return None
-        return StatusIs(self.target.value, intent.target, self.cancelable)
-
-    def find_forgotten(self, client: Client, operation: Operation) -> Finding:
-        return self.look_up(client, operation)
-
-    def look_up(self, client: Client, operation: Operation) -> Finding:
-        try:
-            row = sync.read(self.kind, operation.account, operation.target_id, background=True)
-        except NotFound:
-            return Unclear("the provider does not know the object any more")
-        if self.is_in_effect(row):
-            return Happened("found canceled by looking it up")
-        return Unclear(f"the object is {row.status}")
-
-    def is_in_effect(self, row: Any) -> bool:
-        return bool(row.status == row.Status.CANCELED)
-
-
-@dataclass(slots=True)
-class StatusIs(Precondition):
-    """The target has one of these statuses, as far as the mirror knows."""
-
-    #: The argument that an error names.
-    argument: str
-    row: Any
-    statuses: Collection[str]
-
-    def decide(self, intent: Intent) -> Intent:
-        if self.row.status not in self.statuses:
-            message = _("It is %(status)s and cannot be canceled.")
-            raise PreconditionFailed({self.argument: [message % {"status": self.row.status}]})
-        return intent
-
-    def refresh(self) -> None:
-        self.row = sync.read(self.row.kind, self.row.account, self.row.object_id)
 
 
 def sent_since(operation: Operation) -> datetime:

@@ -7,17 +7,15 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import sync
-from payments_integration.client import Answer, Client
+from payments_integration.client import Client
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Flow, Kind
 from payments_integration.models import Operation
-from payments_integration.outbox.operations.base import Cancel, Candidates, Creation, Unclear, sent_since
+from payments_integration.outbox.operations.base import Candidates, Creation, Unclear, sent_since
+from payments_integration.outbox.operations.cancels import Cancel
 
 
 class CreatePayment(Creation):
     name, label, kind = "create_payment", _("new payment"), Kind.PAYMENT
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.payments.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
     def look_up(self, client: Client, operation: Operation) -> Candidates:
         listed = client.payments.list(
@@ -38,19 +36,9 @@ class CancelPayment(Cancel):
     name, label, kind = "cancel_payment", _("cancel of a payment"), Kind.PAYMENT
     target, permission, cancelable = Kind.PAYMENT, "cancel_payment", CANCELABLE_PAYMENT_STATUSES
 
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.payments.cancel(
-            operation.target_id, idempotency_key=operation.idempotency_key, max_wait=max_wait
-        )
-
 
 class CreateDepositReference(Creation):
     name, label, kind = "create_deposit_reference", _("new deposit reference"), Kind.DEPOSIT_REFERENCE
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.deposit_references.create(
-            operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
-        )
 
     def look_up(self, client: Client, operation: Operation) -> Unclear:
         return Unclear("deposit references cannot be listed; look for it in the provider's dashboard")

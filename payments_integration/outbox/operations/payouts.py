@@ -12,18 +12,18 @@ from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import sync
-from payments_integration.client import Answer, Client
+from payments_integration.client import Client
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, VOID_PAYOUT_STATUSES, Kind
 from payments_integration.models import Balance, Operation, OperationState, Payout
 from payments_integration.money import format_money
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.outbox.operations.base import (
-    Cancel,
     Candidates,
     Creation,
     asked_late,
     reaches_approval_limit,
 )
+from payments_integration.outbox.operations.cancels import Cancel
 from payments_integration.outbox.operations.lost import KEY_IS_KNOWN, not_ours
 
 #: If a user has asked for the same payout so recently, a job that asks for it may not know.
@@ -35,9 +35,6 @@ class CreatePayout(Creation):
     permission = "create_payout"
     approval_request = _("%(who)s asked on %(at)s to send %(amount)s to a bank account.")
     sends_money_out = True
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.payouts.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
     def precondition(self, intent: Intent) -> Precondition:
         return BalanceCovers(intent.account, intent.currency, intent.amount or 0)
@@ -107,9 +104,6 @@ def _end_of_account(destination: Any) -> str:
 class CancelPayout(Cancel):
     name, label, kind = "cancel_payout", _("cancel of a payout"), Kind.PAYOUT
     target, permission, cancelable = Kind.PAYOUT, "cancel_payout", CANCELABLE_PAYOUT_STATUSES
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.payouts.cancel(operation.target_id, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
 
 @dataclass(frozen=True, slots=True)

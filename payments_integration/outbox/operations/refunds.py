@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import projection, sync
-from payments_integration.client import Answer, Client
+from payments_integration.client import Client
 from payments_integration.db.statements import lock_row
 from payments_integration.enums import NEVER_REFUNDED_STATUSES, VOID_REFUND_STATUSES, Kind, MethodFamily, PaymentStatus
 from payments_integration.models import (
@@ -42,9 +42,6 @@ class CreateRefund(Creation):
         "has_refunds": Exists(_REFUNDS),
         "has_refunds_of_others": Exists(_REFUNDS.filter(~IS_OURS)),
     }
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.refunds.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
     def precondition(self, intent: Intent) -> Precondition:
         return WithinRest(

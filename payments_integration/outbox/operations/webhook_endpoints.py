@@ -54,11 +54,6 @@ class CreateWebhookEndpoint(_AnswersWithSecret, Creation):
     name, label = "create_webhook_endpoint", _("new webhook endpoint")
     permission = "manage_webhookendpoint"
 
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        return client.webhook_endpoints.create(
-            operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
-        )
-
     def look_up(self, client: Client, operation: Operation) -> Candidates:
         listed = client.webhook_endpoints.list(max_wait=sync.WORKER_WAIT, background=True).data
         return Candidates([item for item in listed if self.fits(operation, item)])
