@@ -43,7 +43,7 @@ _SALT = "payments_integration.payable.attempt"
 def attempt_key(
     of: Key, price_of: Callable[[], tuple[int, str] | None], *, signed: str | None = None, deposits: bool = False
 ) -> str:
-    """Return the key of a form (``signed``), otherwise ``open_key``; before an attempt is sent, an ``AttemptKey``.
+    """Return the key of a form (``signed``), otherwise ``open_key``, as an ``AttemptKey``.
 
     Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
     no operation made. Raises ValueError if the key was sent with another ``merchant_reference``.
@@ -51,30 +51,31 @@ def attempt_key(
     operations = _operations(of)
     known = {operation.idempotency_key for operation in operations}
     # A key that a temporary refusal left free begins an attempt like a new one.
-    taken = {operation.idempotency_key for operation in operations if not operation.has_free_key}
-    key = _unsign(of, signed, known) if signed else ""
+    taken = {operation.idempotency_key: operation.account for operation in operations if not operation.has_free_key}
+    key = AttemptKey(_unsign(of, signed, known) if signed else "")
     if key not in taken:
         current = _open_key(of, operations)
         # Late money may have paid an attempt that had expired when the form was made.
-        key = current if current in taken else key or current
+        key = AttemptKey(current if current in taken else key or current)
+    key.account, key.merchant_reference = of
+    key.amounts, key.currency = frozenset(), ""
     if key in taken:
+        # The ledger knows a key per account: in another one, the call would be a second attempt.
+        key.account = taken[key]
         return key
     _refuse_other_reference(of, key)
     price = price_of()
     if price is not None:
-        amount, currency = price
-        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(currency)
+        amount, key.currency = price
+        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency)
         missing = totals.missing(amount) if totals else amount
+        key.amounts = frozenset({amount, missing} - {0})
         is_paid = amount > 0 and missing == 0
     else:
-        amount, currency, missing = 0, "", 0
         is_paid = _has_other_payment(of, {operation.result_id for operation in operations})
     if is_paid:
         raise ValidationError(_("This is paid already."), code="paid")
-    new = AttemptKey(key)
-    new.account, new.merchant_reference = of
-    new.amounts, new.currency = frozenset({amount, missing} - {0}), currency
-    return new
+    return key
 
 
 def open_key(of: Key) -> str:
@@ -156,7 +157,10 @@ def _operations(of: Key) -> list[Operation]:
         raise ValueError("an attempt to pay needs an order with an account and a merchant_reference")
     found = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, merchant_reference=reference)
     fields = ("account", "idempotency_key", "state", "error", "body", "result_id", "created_at")
-    return list(filter_account(found, account).only(*fields))
+    operations = list(filter_account(found, account).only(*fields))
+    taken = {operation.idempotency_key for operation in operations if not operation.has_free_key}
+    # Another account may have taken a free key since.
+    return [each for each in operations if not each.has_free_key or each.idempotency_key not in taken]
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:

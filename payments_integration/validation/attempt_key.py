@@ -1,4 +1,4 @@
-"""The idempotency key of an order's next attempt to be paid, which knows what the order asks for."""
+"""The idempotency key of an order's attempt to be paid, which knows what the order asks for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 class AttemptKey(str):
     """A key that refuses a payment that would not pay its order, or would pay another one."""
 
-    #: The order's account; None: any.
+    #: The account of the attempt, or of the order before it; None: any.
     account: str | None
     merchant_reference: str
-    #: The amounts that may be asked for, in minor units: the price, or its unpaid rest. Empty without a price.
+    #: The amounts that may be asked for, in minor units: the price, or its unpaid rest. Empty without a price, and
+    #: once the attempt has begun: the ledger then compares the call.
     amounts: frozenset[int]
-    #: The ISO code of the price's currency; empty without a price.
+    #: The ISO code of the price's currency; empty without one.
     currency: str
 
     def check(self, validator: Validator, body: Mapping[str, Any], account: str) -> None:

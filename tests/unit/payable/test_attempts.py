@@ -457,6 +457,29 @@ class TestANewKeyKnowsItsOrder:
         with pytest.raises(ValidationError, match="asks for 11990"):
             services.create_payment(**self.arguments(sale, amount=119))
 
+    @pytest.mark.parametrize("status", ["requires_action", "succeeded"])
+    def test_an_attempt_is_not_begun_a_second_time_in_another_account(
+        self, db: None, status: str, payments_sandbox: ProviderSandbox
+    ) -> None:
+        customer = Customer.objects.create()
+        values = {"merchant_reference": str(customer.code), "account": "second"}
+        key, payment = customer.attempt_key(), rows.payment(status=status, **values)
+        done = {"operation": "create_payment", "state": "done", "idempotency_key": key, "result_id": payment.pk}
+        rows.operation(**done, **values)
+        with pytest.raises(ValidationError, match="of the account second"):
+            services.create_payment(
+                **CARD, merchant_reference=str(customer.code), idempotency_key=customer.attempt_key()
+            )
+        assert not payments_sandbox.engine.payments
+
+    def test_a_free_key_that_another_account_took_since_is_used_up(self, db: None) -> None:
+        customer = Customer.objects.create()
+        values = {"operation": "create_payment", "merchant_reference": str(customer.code)}
+        values["idempotency_key"] = customer.attempt_key()
+        rows.operation(state="closed", error=PASSING["429"], body=b"{}", **values)
+        rows.operation(state="rejected", account="second", **values)
+        assert customer.attempt_key().endswith("-2")
+
     def test_the_price_and_what_is_left_of_it_are_accepted(
         self, sale: Sale, payments_sandbox: ProviderSandbox
     ) -> None:
