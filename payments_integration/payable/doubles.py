@@ -10,11 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from django.apps import apps
-
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import Payment
-from payments_integration.payable.models import Payable, PayableQuerySet
+from payments_integration.payable.models import Payable, PayableQuerySet, payables
 from payments_integration.payable.queries import COMPARED_FIELDS, chunks, conditions, with_money_left, with_references
 from payments_integration.runtime.logs import get_logger
 
@@ -84,11 +82,8 @@ def _surplus(model: type[Payable], account: str, references: list[str]) -> Itera
 def _priced(account: str) -> list[type[Payable]]:
     return [
         model
-        for model in apps.get_models()
-        if issubclass(model, Payable)
-        and not model._meta.proxy
-        and model._knows_price()
-        and (model.payments_account_field or model.payments_account in (None, account))
+        for model in payables()
+        if model._knows_price() and (model.payments_account_field or model.payments_account in (None, account))
     ]
 
 

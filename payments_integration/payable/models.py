@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import FieldError, ImproperlyConfigured, ValidationError
@@ -266,6 +267,16 @@ class Payable(models.Model):
         return [*super().check(**kwargs), *problems(cls, _NAMES)]
 
 
+def payables(registry: Any = None) -> list[type[Payable]]:
+    """Return the project's models of orders, one for each table: a proxy for the table of an installed package."""
+    found: dict[Any, Any] = {}
+    for model in (registry or apps).get_models():
+        if issubclass(model, Payable):
+            table = model._meta.concrete_model
+            found[table] = found.get(table, model) if model._meta.proxy else model
+    return list(found.values())
+
+
 def _payment_of(refund: Refund) -> Payment | None:
     return Payment.objects.filter(pk=refund.payment_id, account=refund.account).first()
 
@@ -405,12 +416,12 @@ def _with_same_numbers(model: Any) -> list[str]:
 
     Each pair is found once, from the model that comes later in the alphabet.
     """
-    field = _number(model)
-    if field is None or model._meta.proxy:
+    field, models_of_orders = _number(model), payables(model._meta.apps)
+    if field is None or model not in models_of_orders:
         return []
     found = []
-    for other in model._meta.apps.get_models():
-        if not issubclass(other, Payable) or other._meta.proxy or other._meta.label >= model._meta.label:
+    for other in models_of_orders:
+        if other._meta.label >= model._meta.label:
             continue
         number = _number(other)
         if number is None or number.model._meta.concrete_model is field.model._meta.concrete_model:

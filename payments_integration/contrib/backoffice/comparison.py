@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
@@ -23,7 +22,7 @@ from payments_integration.dates import day_of
 from payments_integration.enums import PAID_PAYMENT_STATUSES
 from payments_integration.models import Payment
 from payments_integration.payable import attempts
-from payments_integration.payable.models import Payable
+from payments_integration.payable.models import Payable, payables
 from payments_integration.payable.queries import (
     COMPARED_FIELDS,
     chunks,
@@ -51,13 +50,9 @@ class OrderRow:
 
 def compared_models(account: str) -> list[type[Payable]]:
     """Return the models that say which rows are paid and that have payments of the account."""
-    found = [model for model in _payables() if model.payments_paid is not None]
+    found = [model for model in payables() if model.payments_paid is not None]
     # A child's rows are also rows of its parent, so comparing both would report them twice.
     return [model for model in _of(account, found) if not set(model._meta.all_parents).intersection(found)]
-
-
-def _payables() -> list[type[Payable]]:
-    return [model for model in apps.get_models() if issubclass(model, Payable) and not model._meta.proxy]
 
 
 def _of(account: str, found: list[type[Payable]]) -> list[type[Payable]]:
@@ -70,7 +65,7 @@ def newest_paid(account: str, since: datetime) -> list[Payment]:
 
     Reads nothing if no model has payments of the account.
     """
-    if not _of(account, _payables()):
+    if not _of(account, payables()):
         return []
     newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES, created_at__gte=since)
     before = timezone.now() - GRACE
@@ -88,7 +83,7 @@ def paid_without_order(account: str, payments: list[Payment]) -> list[Payment]:
     that the default manager hides, such as one that is marked as deleted, counts as gone.
     """
     left = {str(payment.merchant_reference) for payment in payments}
-    for model in _of(account, _payables()):
+    for model in _of(account, payables()):
         left -= {row.reference for row in _rows_of(model, account, sorted(left))}
     begun = attempts.begun([payment for payment in payments if payment.merchant_reference in left])
     holding = with_money_left(begun)

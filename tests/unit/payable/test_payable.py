@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
 from django.template import Context, Template
@@ -896,6 +897,11 @@ def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
             app_label = "receivers"
             proxy = True
 
+    class Ours(Numbered, User):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
     class Reminder(Payable):
         bill = models.OneToOneField(Bill, on_delete=models.CASCADE)
         merchant_reference_field = "bill_id"
@@ -912,7 +918,7 @@ def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
 
     found = {
         model.__name__: [str(message.msg) for message in model.check()]
-        for model in (Bill, Elsewhere, Named, OldTicket, Reminder, Ticket)
+        for model in (Bill, Elsewhere, Named, OldTicket, Ours, Reminder, Ticket)
     }
     share = "Its references are numbers, as those of {}: two rows with the same number would share their payments."
     assert found == {
@@ -920,9 +926,10 @@ def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
         "Elsewhere": [share.format("receivers.Bill")],
         "Named": [],
         "OldTicket": [],
+        "Ours": [share.format("receivers.Bill, receivers.Elsewhere")],
         # A bill's reminder is paid by the bill's payments, on purpose.
-        "Reminder": [share.format("receivers.Elsewhere")],
-        "Ticket": [share.format("receivers.Bill, receivers.Elsewhere, receivers.Reminder")],
+        "Reminder": [share.format("receivers.Elsewhere, receivers.Ours")],
+        "Ticket": [share.format("receivers.Bill, receivers.Elsewhere, receivers.Ours, receivers.Reminder")],
     }
     Ticket.payments_account = "another"
     Elsewhere.payments_account = "default"

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
 from django.db import connection, models
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext, isolate_apps
@@ -14,7 +16,7 @@ from django.utils import timezone
 from example_project.shop.models import Order as ShopOrder
 from payments_integration.contrib.backoffice import comparison
 from payments_integration.models import Payment
-from payments_integration.payable import Payable, queries
+from payments_integration.payable import Payable, models as payable_models, queries
 from tests.factories import rows
 from tests.unit.payable.payables import Customer, Invoice, Order
 
@@ -204,6 +206,23 @@ def test_payments_with_keys_of_their_own_need_no_order(key: str) -> None:
     assert lost() == []
 
 
+@isolate_apps("tests.factories.receivers")
+def test_a_row_of_another_package_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Purchase(Payable, User):
+        merchant_reference_field = "username"
+
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    monkeypatch.setattr(apps, "get_models", lambda: [Order, Purchase])
+    purchase = Purchase.objects.create(username="A-1")
+    payment = bought(purchase)
+    assert lost() == []
+    purchase.delete()
+    assert lost() == [payment.pk]
+
+
 def test_a_row_of_another_model_may_have_the_reference() -> None:
     order = Order.objects.create(number=str(Invoice.objects.create(brand="default").pk))
     bought(order)
@@ -316,6 +335,16 @@ def test_the_rows_of_a_child_are_compared_once(monkeypatch: pytest.MonkeyPatch) 
             app_label = "receivers"
             proxy = True
 
-    monkeypatch.setattr(comparison, "apps", Parent._meta.apps)
-    assert comparison.compared_models("default") == [Parent]
+    class Ours(Payable, User):
+        """Of a table of an installed package."""
+
+        merchant_reference_field = "username"
+        payments_paid = Q(username="1")
+
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    monkeypatch.setattr(payable_models, "apps", Parent._meta.apps)
+    assert comparison.compared_models("default") == [Parent, Ours]
     assert comparison.compared_models("second") == []

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from django.apps import apps
 from django.db import DatabaseError, transaction
 from django.utils.html import format_html
 from django.utils.module_loading import import_string
@@ -16,6 +15,7 @@ from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page
 from payments_integration.payable import Payable, PayableQuerySet
+from payments_integration.payable.models import payables
 from payments_integration.payable.queries import Referring
 from payments_integration.runtime.logs import get_logger
 from payments_integration.validation.urls import is_site_path, is_staff_link
@@ -46,7 +46,7 @@ def order_url(page: Page, obj: Referring) -> str:
 def _urls(page: Page, obj: Referring) -> Iterator[str]:
     if path := conf.current().ORDER_URL:
         yield _checked(lambda: import_string(path)(obj), path)
-    for model in _payables():
+    for model in payables():
         yield _checked(partial(_url_in, model, page, obj), model._meta.label)
 
 
@@ -57,10 +57,6 @@ def _url_in(model: type[Payable], page: Page, obj: Referring) -> str | None:
         # A system check warns about this (W020).
         return None
     return None if order is None else _url_of(page, order)
-
-
-def _payables() -> Iterator[type[Payable]]:
-    return (model for model in apps.get_models() if issubclass(model, Payable) and not model._meta.proxy)
 
 
 def _url_of(page: Page, order: Any) -> str | None:
