@@ -50,6 +50,8 @@ ACTIONS: dict[Reason, str] = {
     "or another installation uses the API key (give it its own); until then, look in the provider's dashboard before "
     "you approve or send",
     Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
+    Reason.ORDER_UNPAID: "find out why the handler did not mark the order as paid; if the payment covers the price, "
+    "mark it and deliver, otherwise refund (admin: To do)",
     Reason.PAID_TWICE: "refund the surplus (admin: To do)",
     Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",

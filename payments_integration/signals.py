@@ -92,6 +92,7 @@ class Reason(StrEnum):
     LEDGER_INCOMPLETE = "ledger_incomplete"
     OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
     OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
+    ORDER_UNPAID = "order_unpaid"
     PAID_TWICE = "paid_twice"
     PROVIDER_CLOCK = "provider_clock"
     SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)

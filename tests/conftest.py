@@ -15,6 +15,7 @@ from django.db import connections, transaction
 from django.utils import translation
 
 from payments_integration import attention as attention_module, signals, wakeup
+from payments_integration.contrib.backoffice import handling
 from payments_integration.contrib.backoffice.apps import write_terms
 from payments_integration.models import Event
 from payments_integration.projection import forget_contacts, forget_secrets
@@ -100,8 +101,9 @@ def inline_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
 
 @pytest.fixture(autouse=True)
 def _no_optional_apps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The optional apps are installed, but only their own tests connect them to the mirror."""
+    """The optional apps are installed, but only their own tests connect them to the mirror, and compare orders."""
     monkeypatch.setattr(signals, "_mirror_listeners", [])
+    monkeypatch.setattr(handling, "report_unpaid", lambda: None)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ class BackOfficeConfig(AppConfig):
         erasure.register(erasing.TodoEraser())
         signals.on_mirror_written(write_terms)
         signals.on_mirror_deleted(delete_terms)
+        signals.pass_ended.connect(report_unpaid, dispatch_uid=LABEL)
         checks.register(check_finance, checks.Tags.compatibility)
         checks.register(check_database, checks.Tags.models)
 
@@ -49,6 +50,11 @@ def write_terms(rows: Sequence[Any]) -> None:
 def delete_terms(rows: Sequence[Any]) -> None:
     """Delete the search terms of rows that are deleted."""
     import_module("payments_integration.contrib.backoffice.index").delete(rows)
+
+
+def report_unpaid(**_: Any) -> None:
+    """Call attention to paid orders that are not marked as paid. Connected to ``pass_ended``."""
+    import_module("payments_integration.contrib.backoffice.handling").report_unpaid()
 
 
 def check_finance(**_: Any) -> list[checks.CheckMessage]:

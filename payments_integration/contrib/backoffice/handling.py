@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from django.core.cache import cache
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import permissions
+from payments_integration import conf, permissions
+from payments_integration.attention import call_attention
+from payments_integration.contrib.backoffice import comparison, todo
 from payments_integration.contrib.backoffice.apps import LABEL
 from payments_integration.contrib.backoffice.models import Todo
-from payments_integration.contrib.backoffice.todo import Thing
+from payments_integration.contrib.backoffice.todo import SHOWN, Kind, Thing
 from payments_integration.db.transactions import locked, repeatable
-from payments_integration.models import MIRRORS
+from payments_integration.models import MIRRORS, Payment
+from payments_integration.signals import Reason
 from payments_integration.validation.validator import Validator
 
 MAX_LENGTH = 2000
@@ -25,6 +30,10 @@ MAX_LENGTH = 2000
 HANDLE = f"{LABEL}.handle_todo"
 #: The numbers of days for which a thing can be snoozed.
 SNOOZES = (1, 3, 7)
+#: The time between two comparisons of an account's orders, for processes that share Django's cache.
+COMPARE_EVERY = timedelta(minutes=15)
+#: Payments that were created in this time are compared.
+COMPARED = timedelta(days=30)
 
 
 class AlreadyDone(Exception):
@@ -109,6 +118,36 @@ def put_back(mark: Todo, *, author: object) -> None:
         Todo.objects.filter(pk=mark.pk).update(done_at=None)
 
     repeatable(write, using=router.db_for_write(Todo))
+
+
+def report_unpaid() -> None:
+    """Call attention, once, to each payment whose order is not marked as paid."""
+    for account in conf.aliases():
+        key = f"{LABEL}.compared.{account}"
+        if comparison.compared_models(account) and cache.add(key, True, COMPARE_EVERY.total_seconds()):
+            things = todo.unpaid_of(account, comparison.newest_paid(account, timezone.now() - COMPARED))[:SHOWN]
+            marks = Todo.objects.filter(
+                account=account, kind=Kind.UNPAID, thing__in=[each.object_id for each in things]
+            )
+            known = set(marks.values_list("thing", flat=True))
+            for thing in things:
+                if thing.object_id not in known:
+                    repeatable(partial(_report, thing), using=router.db_for_write(Todo))
+
+
+def _report(thing: Thing) -> None:
+    """Call attention, and save a row that says so. A row that exists says that a person knows."""
+    mark = _mark(thing)
+    if not mark._state.adding:
+        return
+    mark.save()
+    call_attention(
+        Payment,
+        Reason.ORDER_UNPAID,
+        account=thing.account,
+        message=f"{thing.object_id} succeeded, and its order {thing.found.reference} is not marked as paid",
+        instance=Payment(pk=thing.object_id),
+    )
 
 
 def _author(author: object) -> str:

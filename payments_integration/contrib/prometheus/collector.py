@@ -38,6 +38,7 @@ _NOT_OF_ACCOUNTS = {
     Reason.DEFERRED_REFUSED,
     Reason.DEFERRED_REJECTED,
     Reason.LEDGER_INCOMPLETE,
+    Reason.ORDER_UNPAID,
     Reason.DATABASE,
     Reason.REMOVED_ACCOUNT,
 }

@@ -18,6 +18,7 @@ from payments_integration.contrib.backoffice.todo.orders import (
     differences_of as differences_of,
     marked,
     paid_twice,
+    unpaid_of as unpaid_of,
     with_people,
 )
 from payments_integration.contrib.backoffice.todo.rows import (

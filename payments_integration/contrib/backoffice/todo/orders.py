@@ -30,13 +30,18 @@ _CHUNK = 500
 def differences_of(account: str, since: datetime) -> list[Thing]:
     """Return the orders since then that do not match their payments, without personal data."""
     paid = comparison.newest_paid(account, since)
-    unpaid = comparison.paid_for_and_unpaid(account, paid)
-    found = [_of_payment(Kind.UNPAID, account, payment, row) for payment, row in unpaid]
+    found = unpaid_of(account, paid)
     lost = comparison.paid_without_order(account, paid)
     found += [_of_payment(Kind.WITHOUT_ORDER, account, payment, None) for payment in lost]
     for model in comparison.compared_models(account):
         found += _without_payment(account, model, comparison.paid_without_payment(model, account, since))
     return found
+
+
+def unpaid_of(account: str, paid: list[Payment]) -> list[Thing]:
+    """Return the payments of the list whose order is not paid, newest first."""
+    unpaid = comparison.paid_for_and_unpaid(account, paid)
+    return [_of_payment(Kind.UNPAID, account, payment, row) for payment, row in unpaid]
 
 
 def paid_twice(asked: Asked, known: list[Found]) -> Iterator[Thing]:

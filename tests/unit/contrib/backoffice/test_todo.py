@@ -17,10 +17,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from example_project.shop.models import Order, Product
-from payments_integration import reconciliation
+from payments_integration import reconciliation, signals
 from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice.handling import report_unpaid
 from payments_integration.contrib.backoffice.todo import Kind, Thing, mirrored, orders
 from payments_integration.models import OperationState, Payment
+from payments_integration.signals import Reason
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD, section, text
@@ -276,6 +278,33 @@ def test_a_paid_payment_of_an_unpaid_order_leaves_when_the_order_is_paid() -> No
     assert (thing.kind, thing.found.amount, thing.since) == (Kind.UNPAID, 1050, payment.succeeded_at)
     Order.objects.filter(pk=order.pk).update(paid_at=NOW)
     assert kinds() == []
+
+
+def test_attention_is_sent_once_for_a_paid_payment_of_an_unpaid_order(
+    monkeypatch: pytest.MonkeyPatch, attentions: list[dict[str, Any]]
+) -> None:
+    monkeypatch.setattr(handling, "report_unpaid", report_unpaid)
+    ordered("ORD-1")
+    ordered("ORD-2", paid_at=NOW)
+    first, _ = paid("ORD-1", amount_received=1050), paid("ORD-2", amount_received=1050)
+    paid("ORD-1", amount_received=5, succeeded_at=ago(minutes=14))
+    for _pass in range(3):
+        signals.pass_ended.send(sender=None)
+        cache.clear()
+    [seen] = attentions
+    assert (seen["reason"], seen["account"], seen["instance"]) == (Reason.ORDER_UNPAID, "default", first)
+    assert kinds() == ["unpaid"], "it is still to be done"
+    ordered("ORD-3")
+    second = paid("ORD-3", amount_received=1050)
+    with CaptureQueriesContext(connection) as captured:
+        signals.pass_ended.send(sender=None)
+    assert [seen["instance"] for seen in attentions] == [first, second]
+    signals.pass_ended.send(sender=None)
+    # Within the quarter of an hour, nothing is compared.
+    with CaptureQueriesContext(connection) as again:
+        signals.pass_ended.send(sender=None)
+    assert [query for query in again.captured_queries if "shop_order" in query["sql"]] == []
+    assert [query for query in captured.captured_queries if "shop_order" in query["sql"]] != []
 
 
 def test_a_paid_payment_whose_order_is_deleted_leaves_when_it_is_refunded() -> None:

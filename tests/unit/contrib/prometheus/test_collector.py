@@ -68,6 +68,7 @@ def test_every_state_of_every_account_exists_before_there_is_a_row() -> None:
         Reason.DEFERRED_REFUSED,
         Reason.DEFERRED_REJECTED,
         Reason.LEDGER_INCOMPLETE,
+        Reason.ORDER_UNPAID,
         Reason.DATABASE,
         Reason.REMOVED_ACCOUNT,
     }
