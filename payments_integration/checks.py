@@ -590,7 +590,7 @@ def check_endpoints(databases: Collection[str] | None = None, **options: Any) ->
     if _settings_are_wrong() or not _has_endpoints(databases):
         return
     active = WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)
-    registered = set(active.values_list("account", flat=True).distinct())
+    registered = {row.account for row in active if not reconciliation.is_elsewhere(row)}
     for account in conf.current().ACCOUNTS.values():
         if account.alias not in registered and not account.webhook_secrets:
             path = site_urls.webhook_path(account.alias) or "/payments/webhook/"

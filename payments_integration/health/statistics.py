@@ -44,7 +44,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.projection import has_unreadable_secret
-from payments_integration.reconciliation import endpoint_problem
+from payments_integration.reconciliation import endpoint_problem, is_elsewhere
 from payments_integration.sync import replaced_key
 
 #: The number of newest events that are read. Events older than _SINCE are not read.
@@ -253,7 +253,8 @@ def _provider_error(answered: _Answered | None, passes: list[_Pass]) -> str:
 def _endpoints(accounts: Sequence[str], now: datetime) -> dict[str, list[Endpoint]]:
     found: dict[str, list[Endpoint]] = {alias: [] for alias in accounts}
     for row in WebhookEndpoint.objects.filter(account__in=accounts, deleted_at=None).order_by("pk"):
-        found[row.account].append(_endpoint(row, now))
+        if not is_elsewhere(row):
+            found[row.account].append(_endpoint(row, now))
     return found
 
 

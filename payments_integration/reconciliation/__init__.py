@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         UNREADABLE as UNREADABLE,
         check_endpoints as check_endpoints,
         endpoint_problem as endpoint_problem,
+        is_elsewhere as is_elsewhere,
         reconcile_balances as reconcile_balances,
     )
     from payments_integration.reconciliation.commands import poll as poll, run_due as run_due

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlsplit
 
 from django.db import router
 
-from payments_integration import conf, projection, sync
+from payments_integration import conf, projection, site_urls, sync
 from payments_integration.attention import call_attention
 from payments_integration.db.transactions import repeatable
 from payments_integration.enums import EVENT_TYPES
@@ -45,13 +46,28 @@ def _report(endpoint: WebhookEndpoint, problem: str, reason: Reason) -> None:
 
 
 def endpoint_problem(endpoint: WebhookEndpoint) -> str:
-    """Return why an endpoint delivers no events, or not all of them; "" if it delivers them all."""
+    """Return why an endpoint delivers no events, or not all; "" if it delivers them all, or is another system's."""
+    if is_elsewhere(endpoint):
+        return ""
     if endpoint.gone_at is not None:
         return "the provider does not list this endpoint any more; create it again"
     if endpoint.status != WebhookEndpoint.Status.ACTIVE:
         return f"the endpoint is {endpoint.status} and receives no deliveries"
     missing = sorted(set(EVENT_TYPES) - set(endpoint.events))
     return f"the endpoint does not subscribe to {', '.join(missing)}" if missing else ""
+
+
+def is_elsewhere(endpoint: WebhookEndpoint) -> bool:
+    """Return True for another system's endpoint: the app has no secret of it, and no webhook view has its path.
+
+    A project may have ten endpoints (spec, "Limits").
+    """
+    if endpoint.secret_token:
+        return False
+    try:
+        return site_urls.target(urlsplit(endpoint.url).path).account is None
+    except Exception:  # The URLconf is the project's code. Without it, the endpoint counts as this site's.
+        return False
 
 
 def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun:

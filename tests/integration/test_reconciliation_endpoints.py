@@ -64,9 +64,19 @@ class TestEndpoints:
     def test_missing_event_types_send_attention(
         self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
     ) -> None:
-        sandbox.project.add_endpoint("https://other.example/webhook/", events=["payment.created"])
+        sandbox.project.add_endpoint("https://other.example/payments/webhook/", events=["payment.created"])
         reconciliation.check_endpoints()
         assert "payout.succeeded" in attentions[0]["message"]
+
+    def test_an_endpoint_of_another_system_is_left_alone(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        """A project may have ten (spec, "Limits"). A new secret would end the other system's deliveries."""
+        added = sandbox.project.add_endpoint("https://erp.example/hooks/", events=["payment.created"])
+        sandbox.project.state.endpoints.by_id[added["id"]].status = "disabled"
+        reconciliation.check_endpoints()
+        assert WebhookEndpoint.objects.count() == 2
+        assert not attentions
 
     def test_an_endpoint_that_is_created_while_the_list_is_read_is_not_gone(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]

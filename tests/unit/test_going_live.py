@@ -32,14 +32,20 @@ def test_an_account_without_an_endpoint_and_a_secret_is_reported(accounts: Any) 
         known={"API_KEY": "sk_live_2"},
         secret={"API_KEY": "sk_live_3", "WEBHOOK_SECRETS": ["whsec_1"]},
         deleted={"API_KEY": "sk_live_4"},
+        elsewhere={"API_KEY": "sk_live_5"},
     )
     rows.endpoint(account="known")
+    rows.endpoint(account="elsewhere", url="https://erp.example/hooks/", secret_token="")
     endpoint = rows.endpoint(account="deleted")
     endpoint.deleted_at = endpoint.created_at or endpoint.synced_at
     endpoint.save()
     found = check_endpoints(databases=["default"])
     assert {message.id for message in found} == {"payments_integration.W025"}
-    assert [re.search(r"of the account (\w+)", message.msg)[1] for message in found] == ["default", "deleted"]  # type: ignore[index]
+    assert [re.search(r"of the account (\w+)", message.msg)[1] for message in found] == [
+        "default",
+        "deleted",
+        "elsewhere",
+    ]  # type: ignore[index]
     assert str(found[0].hint).endswith("payments_endpoints create https://…/payments/webhook/")
     assert str(found[1].hint).endswith("create https://…/payments/webhook/deleted/ --account deleted")
     assert check_endpoints(databases=[]) == []

@@ -397,6 +397,15 @@ class TestEndpoints:
         endpoint()
         assert set(problems()) == {Reason.SECRET_MISSING}
 
+    def test_an_endpoint_of_another_system_is_none_of_this_site(self, settings: Any) -> None:
+        row = endpoint(url="https://erp.example/hooks/", events=["payment.succeeded"])
+        assert set(problems()) == {Reason.NO_ENDPOINT}
+        projection.store_secret("default", row.pk, "whsec_first")
+        assert set(problems()) == {Reason.ENDPOINT}
+        WebhookEndpoint.objects.update(secret_token="")
+        settings.ROOT_URLCONF = "a.module.that.does.not.exist"
+        assert set(problems()) == {Reason.ENDPOINT}
+
     def test_an_endpoint_that_is_gone_is_a_problem(self) -> None:
         endpoint(gone_at=timezone.now())
         assert "does not list" in problems()[Reason.ENDPOINT].message
