@@ -10,7 +10,7 @@ from typing import TypeVar
 from django.core.cache import cache
 from django.utils import timezone
 
-from payments_integration import conf, sync, wakeup
+from payments_integration import conf, projection, sync, wakeup
 from payments_integration.client import at_most
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import PAID_PAYMENT_STATUSES, PaymentStatus
@@ -47,8 +47,9 @@ def refreshed(payment: RowT, *, every: float = EVERY, max_wait: float = MAX_WAIT
         extra = {"account": payment.account, "request_id": request_id_of(error)}
         logger.info("%s could not be read: %s", payment.pk, error, extra=extra)
         return payment
-    # Dispatch the changes to handlers; inline processing does so in this request if time is left.
-    wakeup.wake(payment.account, deadline=started + max_wait)
+    if projection.leaves_work(row, payment):
+        # Dispatch the change to handlers; inline processing does so in this request if time is left.
+        wakeup.wake(payment.account, deadline=started + max_wait)
     return row
 
 

@@ -93,8 +93,13 @@ def write_answer(
     return repeatable(write, using=router.db_for_write(Event))
 
 
-def leaves_work(row: Mirror) -> bool:
-    """Return True if the write of a new object left something to do: a change to dispatch, or a payment to read."""
+def leaves_work(row: Mirror, known: Mirror | None = None) -> bool:
+    """Return True if the write of an answer left something to do: a change to dispatch, or a payment to read.
+
+    ``known`` is the object as the caller knew it before; None: it is new. The schedule does the rest of its work.
+    """
+    if known is not None and rows.status_of(row) == rows.status_of(known):
+        return False
     return isinstance(row, Refund) or has_listeners(status_changed, type(row), rows.status_of(row))
 
 

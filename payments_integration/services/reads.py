@@ -44,7 +44,8 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
         if account is not None and account != obj.account:
             raise ValidationError({"account": _("This object belongs to another account.")})
         row: Mirror = sync.read(obj.kind, obj.account, obj.object_id)
-        wakeup.wake(obj.account)
+        if projection.leaves_work(row, obj):
+            wakeup.wake(obj.account)
         if row.pk != obj.pk:
             return row
         obj.refresh_from_db()
@@ -57,7 +58,8 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
         return refresh(known, account=account)
     alias = account or conf.DEFAULT_ACCOUNT
     new: Mirror = sync.read(kind, alias, obj)
-    wakeup.wake(alias)
+    if projection.leaves_work(new):
+        wakeup.wake(alias)
     return new
 
 
@@ -112,9 +114,7 @@ def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
         TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("sync_balances")
-    rows = sync.read_balances(account)
-    wakeup.wake(account)
-    return rows
+    return sync.read_balances(account)
 
 
 def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balance | None:

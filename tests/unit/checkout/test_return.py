@@ -28,6 +28,7 @@ from payments_integration.payer import links
 from payments_integration.payer.reading import refreshed
 from payments_integration.testing import ProviderSandbox
 from tests import fake_provider as fakes
+from tests.conftest import Receiver
 from tests.factories import checkout as rows
 from tests.fake_provider import Fake
 
@@ -60,9 +61,15 @@ def request_(request_of: Callable[..., HttpRequest]) -> HttpRequest:
 
 
 def test_the_return_page_reads_the_payment_and_redirects_to_its_status(
-    client: Client, provider: Fake, request_: HttpRequest, woken: list[str]
+    client: Client, provider: Fake, request_: HttpRequest, woken: list[str], receiver: Receiver
 ) -> None:
     payment = rows.payment()
+    at_provider(provider, payment)
+    assert "Waiting for your payment" in come_back(client, back(request_))
+    assert (len(provider.reads), woken) == (1, [])
+    provider.reads.clear()
+    cache.clear()
+    Payment.objects.update(synced_at=timezone.now() - timedelta(seconds=6))
     at_provider(provider, payment, status="succeeded", amount_received=10_000)
     assert "Thank you!" in come_back(client, back(request_))
     assert provider.reads == [f"get {payment.pk}"]
@@ -113,11 +120,11 @@ def test_a_failing_provider_is_read_no_more_often_and_the_mirror_is_shown(
 
 
 def test_a_payer_does_not_wait_long_for_the_provider(
-    client: Client, provider: Fake, request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+    client: Client, provider: Fake, request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, receiver: Receiver
 ) -> None:
     """Neither for an answer, nor for the rate limit, nor for other work that is due."""
     payment = rows.payment()
-    at_provider(provider, payment)
+    at_provider(provider, payment, status="processing")
     waits: list[tuple[float, Any]] = []
     get = provider.payments.get
 

@@ -105,7 +105,7 @@ def test_payout_cover_reads_the_balance_at_the_provider(known: Fake, woken: list
     assert cover is not None
     assert (cover.available, cover.hold, cover.debt) == (1_000, 30, 0)
     assert Balance.objects.get().available == 1_000
-    assert woken == ["default"]
+    assert woken == []
     assert services.payout_cover("USD") is None
     known.available = None
     assert services.payout_cover("CLP", account="second") is None
