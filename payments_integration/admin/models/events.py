@@ -132,7 +132,7 @@ class EventAdmin(ReplayAdmin):
 
     state_shown = columns.status(_("state"), EventState, "state")
     object_shown = columns.object_link(_("object"))
-    type_shown = columns.event_type()
+    type_shown = columns.value("type", _("type"), display.event_name)
     # A receiver can fail only after its event is applied. Before that, the text says what is wrong with the body.
     error_shown = columns.traceback(
         "error", _("error"), is_reason=lambda obj: obj.state in (EventState.QUARANTINED, EventState.PENDING)
@@ -173,7 +173,7 @@ class StatusChangeAdmin(ReplayAdmin):
     )
 
     object_shown = columns.object_link(_("object"))
-    kind_shown = columns.kind()
+    kind_shown = columns.value("object_kind", _("kind"), display.kind_word)
     previous_status_shown = columns.status_word("previous_status", _("previous status"))
     new_status_shown = columns.status_word("status", _("status"))
     event_link = columns.row_link("event_id", _("event"), Event)

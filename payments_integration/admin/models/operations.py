@@ -72,8 +72,8 @@ class OperationAdmin(ReadOnlyAdmin):
 
     state_shown = columns.status(_("state"), OperationState, "state")
     amount_shown = columns.money("amount", _("amount"))
-    actor_shown = columns.actor("actor", _("actor"))
-    approved_by_shown = columns.actor("approved_by", _("approved by"))
+    actor_shown = columns.value("actor", _("actor"), display.actor)
+    approved_by_shown = columns.value("approved_by", _("approved by"), display.actor)
     result_shown = columns.object_link(_("result"), "result_kind", "result_id")
     note_shown = columns.note("note", _("note"), quoting="arguments")
     error_shown = columns.provider_error("error", _("the provider's error"))

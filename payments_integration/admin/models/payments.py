@@ -18,7 +18,7 @@ from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns, masking, twins
+from payments_integration.admin.shared import columns, display, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
 from payments_integration.admin.shared.sections import Page, Section, once
 from payments_integration.enums import (
@@ -101,9 +101,9 @@ class PaymentAdmin(MirrorAdmin):
     family_shown = columns.choice("method_family", _("method family"), MethodFamily)
     flow_shown = columns.choice("flow", _("flow"), Flow)
     amount_shown = columns.money("amount", _("amount"))
-    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    reference_shown = columns.value("merchant_reference", _("merchant reference"), display.text)
     method_shown = columns.method()
-    checkout_link = columns.web_link("checkout_url", _("checkout URL"))
+    checkout_link = columns.value("checkout_url", _("checkout URL"), display.web_link)
     payer_name = columns.person("payer", _("payer"))
     failure_reason_shown = columns.reason("failure_reason", _("failure reason"))
     received_shown = columns.money("amount_received", _("amount received"))

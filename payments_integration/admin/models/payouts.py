@@ -73,7 +73,7 @@ class PayoutAdmin(MirrorAdmin):
     state_shown = columns.status_with_reason(_("status"), PayoutStatus, "failure_reason")
     country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
-    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    reference_shown = columns.value("merchant_reference", _("merchant reference"), display.text)
     recipient_name = columns.person("destination", _("recipient"))
     method_shown = columns.method()
     failure_reason_shown = columns.reason("failure_reason", _("failure reason"))

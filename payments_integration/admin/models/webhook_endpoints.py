@@ -83,7 +83,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
     )
 
     status_shown = columns.status(gettext_lazy("status"), ActiveStatus)
-    url_link = columns.web_link("url", gettext_lazy("URL"))
+    url_link = columns.value("url", gettext_lazy("URL"), display.web_link)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request, "manage_webhookendpoint")

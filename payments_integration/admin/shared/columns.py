@@ -41,10 +41,10 @@ def _column(description: StrOrPromise, shown: Column, masked: Column | None = No
     return column
 
 
-def _value(
+def value(
     name: str, description: StrOrPromise, shown: Callable[[Any], str], masked: Callable[[Any], str] | None = None
 ) -> Column:
-    """Return a method of a ModelAdmin that shows the value of the field ``name``."""
+    """Show the value of the field ``name`` as one of the functions of ``display`` does."""
     return _column(
         description,
         lambda _admin, obj: shown(getattr(obj, name)),
@@ -84,14 +84,9 @@ def of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Call
     return column
 
 
-def plain(name: str, description: StrOrPromise) -> Column:
-    """Show a value as text; a dash if it is empty."""
-    return _value(name, description, display.text)
-
-
 def status(description: StrOrPromise, choices: Any, name: str = "status") -> Column:
     """Show a status in the words of ``choices``, or as the provider sent it."""
-    return _value(name, description, lambda value: display.status(value, choices))
+    return value(name, description, lambda value: display.status(value, choices))
 
 
 def status_with_reason(
@@ -148,7 +143,7 @@ def person_in(obj: Any, name: str) -> str:
 
 def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
     """Show a value in the words of ``choices``, or as the provider sent it."""
-    return _value(name, description, lambda value: display.text(dict(choices.choices).get(value, value)))
+    return value(name, description, lambda value: display.text(dict(choices.choices).get(value, value)))
 
 
 def method() -> Column:
@@ -168,16 +163,6 @@ def status_word(name: str, description: StrOrPromise) -> Column:
     return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
 
 
-def event_type() -> Column:
-    """Show the type of an event in words."""
-    return _value("type", gettext_lazy("type"), display.event_name)
-
-
-def kind() -> Column:
-    """Show in words the kind of the object that a row is about."""
-    return _value("object_kind", gettext_lazy("kind"), display.kind_word)
-
-
 def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
     """Show an amount in the row's currency. ``currency`` is the dotted path to the currency."""
     currency_of = attrgetter(currency)
@@ -186,7 +171,7 @@ def money(name: str, description: StrOrPromise, *, currency: str = "currency") -
 
 def json(name: str, description: StrOrPromise) -> Column:
     """Show raw JSON, masked where it is personal."""
-    return _value(name, description, display.pretty_json, lambda value: display.pretty_json(masking.masked(value)))
+    return value(name, description, display.pretty_json, lambda value: display.pretty_json(masking.masked(value)))
 
 
 def fields(name: str, description: StrOrPromise) -> Column:
@@ -196,10 +181,6 @@ def fields(name: str, description: StrOrPromise) -> Column:
         lambda _admin, obj: _erased(obj, name) or people.as_html(getattr(obj, name)),
         lambda _admin, obj: _erased(obj, name) or people.as_html(masking.field(name, getattr(obj, name))),
     )
-
-
-def web_link(name: str, description: StrOrPromise) -> Column:
-    return _value(name, description, display.web_link)
 
 
 def body(name: str, description: StrOrPromise, *, exact: Callable[[Any], bool] = lambda obj: False) -> Column:
@@ -212,7 +193,7 @@ def body(name: str, description: StrOrPromise, *, exact: Callable[[Any], bool] =
 
 
 def preformatted(name: str, description: StrOrPromise) -> Column:
-    return _value(name, description, _preformatted)
+    return value(name, description, _preformatted)
 
 
 def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
@@ -226,7 +207,7 @@ def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
 
 def provider_error(name: str, description: StrOrPromise) -> Column:
     """Show the provider's error. Masked: its codes without its message, which may quote what was sent."""
-    return _value(
+    return value(
         name, description, display.pretty_json, lambda value: display.pretty_json(masking.provider_error(value))
     )
 
@@ -245,11 +226,6 @@ def traceback(name: str, description: StrOrPromise, *, is_reason: Callable[[Any]
         return _preformatted(masking.traceback(text) if text else text)
 
     return _column(description, lambda _admin, obj: _preformatted(getattr(obj, name)), masked)
-
-
-def actor(name: str, description: StrOrPromise) -> Column:
-    """Show who asked or decided."""
-    return _value(name, description, display.actor)
 
 
 def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:

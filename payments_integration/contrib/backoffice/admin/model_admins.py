@@ -400,7 +400,7 @@ class NoteAdmin(ChosenAdmin):
     fieldsets = ((None, {"fields": ("object_shown", "author_shown", "created_at", "text_shown", "account")}),)
 
     object_shown = columns.object_link(_("object"))
-    author_shown = columns.actor("author", _("author"))
+    author_shown = columns.value("author", _("author"), display.actor)
 
     @admin.display(description=_("note"))
     def text_shown(self, obj: Note) -> str:
