@@ -27,8 +27,8 @@ class PreconditionFailed(ValidationError):
 class Intent:
     """One call of a service function. The repr shows no arguments, because they hold personal data."""
 
-    #: The name of the service function.
-    operation: str
+    #: The name of the service function; ``@service`` fills it in.
+    operation: str = ""
     account: str
     #: The caller's arguments, normalised, before defaults are filled in.
     arguments: Json = field(repr=False)

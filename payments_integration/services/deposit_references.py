@@ -52,11 +52,4 @@ def create_deposit_reference(
         body["payer"] = objects.payer(validator, "payer", payer, body["country"])
     if merchant_reference is not None:
         body["merchant_reference"] = validator.reference("merchant_reference", merchant_reference)
-    return creation(
-        "create_deposit_reference",
-        validator,
-        body,
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-    )
+    return creation(validator, body, account=account, idempotency_key=idempotency_key, actor=actor)

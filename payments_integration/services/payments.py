@@ -83,13 +83,7 @@ def create_payment(
     if isinstance(idempotency_key, AttemptKey):
         idempotency_key.check(validator, body, account)
     return creation(
-        "create_payment",
-        validator,
-        body,
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-        fills_reference=True,
+        validator, body, account=account, idempotency_key=idempotency_key, actor=actor, fills_reference=True
     )
 
 
@@ -114,12 +108,4 @@ def cancel_payment(
     Raises:
         ValidationError: The payment can no longer be canceled, even after it was read again.
     """
-    return change(
-        "cancel_payment",
-        Payment,
-        payment,
-        name="payment",
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-    )
+    return change(Payment, payment, name="payment", account=account, idempotency_key=idempotency_key, actor=actor)

@@ -67,13 +67,7 @@ def create_payout(
     if metadata is not None:
         body["metadata"] = validator.metadata("metadata", metadata)
     return creation(
-        "create_payout",
-        validator,
-        body,
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-        fills_reference=True,
+        validator, body, account=account, idempotency_key=idempotency_key, actor=actor, fills_reference=True
     )
 
 
@@ -98,12 +92,4 @@ def cancel_payout(
     Raises:
         ValidationError: The payout can no longer be canceled, even after it was read again.
     """
-    return change(
-        "cancel_payout",
-        Payout,
-        payout,
-        name="payout",
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-    )
+    return change(Payout, payout, name="payout", account=account, idempotency_key=idempotency_key, actor=actor)

@@ -64,7 +64,6 @@ def create_refund(
     if reason is not None:
         given["reason"] = validator.text("reason", reason, max_length=MAX_LONG_TEXT)
     return creation(
-        "create_refund",
         validator,
         {"payment_id": payment_id, **given},
         account=alias,

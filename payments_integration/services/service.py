@@ -112,7 +112,8 @@ def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dic
     target = (args[0] if args else kwargs.get(subject)) if subject else None
     _check_permission(prepare.__name__, actor, target)
     intent = prepare(*args, **kwargs)
-    return dataclasses.replace(intent, actor_id=permissions.user_id(actor), is_borrowed=permissions.is_borrowed(actor))
+    user_id, is_borrowed = permissions.user_id(actor), permissions.is_borrowed(actor)
+    return dataclasses.replace(intent, operation=prepare.__name__, actor_id=user_id, is_borrowed=is_borrowed)
 
 
 def _check_permission(name: str, actor: object, target: object) -> None:
@@ -139,7 +140,6 @@ def _subject(prepare: Callable[..., Intent]) -> str:
 
 
 def creation(
-    operation: str,
     validator: Validator,
     body: Json,
     *,
@@ -163,7 +163,6 @@ def creation(
         validator.fail(name, _("The database of this site cannot store the character %(char)s.") % {"char": char})
     validator.finish()
     return Intent(
-        operation=operation,
         account=account,
         arguments=body if arguments is None else arguments,
         body=body,
@@ -179,7 +178,6 @@ def creation(
 
 
 def change(
-    operation: str,
     model: type[MirrorT],
     given: MirrorT | str,
     *,
@@ -194,7 +192,6 @@ def change(
     alias, object_id, row = find(validator, name, model, given, account, key=key)
     validator.finish()
     return Intent(
-        operation=operation,
         account=alias,
         arguments={name: object_id},
         target_id=object_id,

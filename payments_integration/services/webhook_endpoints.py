@@ -38,14 +38,7 @@ def create_webhook_endpoint(
         "url": validator.url("url", url, required=True),
         "events": objects.event_types(validator, "events", events),
     }
-    return creation(
-        "create_webhook_endpoint",
-        validator,
-        body,
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-    )
+    return creation(validator, body, account=account, idempotency_key=idempotency_key, actor=actor)
 
 
 @service(WebhookEndpoint)
@@ -66,7 +59,9 @@ def rotate_webhook_secret(
     Returns:
         The mirrored endpoint. This instance has the plain secret once, as ``endpoint.secret``.
     """
-    return _change("rotate_webhook_secret", endpoint, account, idempotency_key, actor)
+    return change(
+        WebhookEndpoint, endpoint, name="endpoint", account=account, idempotency_key=idempotency_key, actor=actor
+    )
 
 
 @service(type(None))
@@ -87,7 +82,9 @@ def delete_webhook_endpoint(
     Raises:
         NotFound: The provider has no such endpoint.
     """
-    return _change("delete_webhook_endpoint", endpoint, account, idempotency_key, actor)
+    return change(
+        WebhookEndpoint, endpoint, name="endpoint", account=account, idempotency_key=idempotency_key, actor=actor
+    )
 
 
 def sync_webhook_endpoints(*, account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint]:
@@ -108,21 +105,3 @@ def sync_webhook_endpoints(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Webho
     rows = sync.read_endpoints(account)
     wakeup.wake(account)
     return rows
-
-
-def _change(
-    operation: str,
-    endpoint: WebhookEndpoint | str,
-    account: str | None,
-    idempotency_key: str | None,
-    actor: object,
-) -> Intent:
-    return change(
-        operation,
-        WebhookEndpoint,
-        endpoint,
-        name="endpoint",
-        account=account,
-        idempotency_key=idempotency_key,
-        actor=actor,
-    )

@@ -66,7 +66,6 @@ def create_advance(
         "destination": DESTINATION,
     }
     return creation(
-        "create_advance",
         validator,
         body,
         account=account,
