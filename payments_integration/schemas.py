@@ -9,6 +9,7 @@ If a JSON object has the same key twice, the last one counts (case 16 of the fai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -275,6 +276,19 @@ def encode(value: Any) -> bytes:
 def canonical(event: Event) -> bytes:
     """Encode the event's content in one canonical form, so that a repeated event can be recognised."""
     return msgspec.json.encode(event, order="sorted")
+
+
+def texts_in(value: object) -> Iterator[tuple[str, str]]:
+    """Yield each text of a JSON value at any depth, after the key that it has, or that its list has."""
+    level: list[tuple[str, Any]] = [("", value)]
+    while level:
+        name, item = level.pop()
+        if isinstance(item, str):
+            yield name, item
+        elif isinstance(item, dict):
+            level += item.items()
+        elif isinstance(item, list):
+            level += [(name, inner) for inner in item]
 
 
 def check_depth(value: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from payments_integration import schemas
@@ -86,18 +85,11 @@ def personal_texts(body: bytes | None) -> tuple[str, ...]:
     if body is None:
         return ()
     try:
-        found = _personal_texts(schemas.decode_object(body))
+        texts = schemas.texts_in(schemas.decode_object(body))
     except schemas.WireError:
         return ()
-    return tuple(sorted(set(found), key=len, reverse=True))
-
-
-def _personal_texts(value: object) -> Iterator[str]:
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, child in children:
-        if isinstance(child, str) and name in _PERSONAL and len(child) >= _MIN_MASKED:
-            yield child
-        yield from _personal_texts(child)
+    found = {text for name, text in texts if name in _PERSONAL and len(text) >= _MIN_MASKED}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _envelope(reply: Reply) -> schemas.ErrorBody | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from django.db import router
 from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration import projection
+from payments_integration import projection, schemas
 from payments_integration.db.statements import filter_account, insert_many
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.erasure.erasers import erasers
@@ -199,7 +199,8 @@ def _erase_operation(pk: str) -> str:
     operation = locked(Operation.objects.filter(pk=pk)).get()
     if operation.state in OPEN_OPERATION_STATES:
         return "open"
-    texts = set(_texts({name: operation.arguments.get(name) for name in _PERSONAL}))
+    personal = schemas.texts_in({name: operation.arguments.get(name) for name in _PERSONAL})
+    texts = {text for name, text in personal if len(text) >= _MIN_TEXT and name not in _CODES}
     values: dict[str, Any] = {
         "arguments": {},
         "body": None if operation.body else operation.body,
@@ -226,17 +227,6 @@ def _codes(error: Any) -> dict[str, Any] | None:
     if not isinstance(error, dict):
         return None
     return {**{name: error[name] for name in REFUSAL_CODES if name in error}, "message": REMOVED}
-
-
-def _texts(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(item, key)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item, name)
-    elif isinstance(value, str) and len(value) >= _MIN_TEXT and name not in _CODES:
-        yield value
 
 
 def _without(text: str, texts: Iterable[str]) -> str:

@@ -69,16 +69,7 @@ class Selection:
 
     def is_in(self, value: Any) -> bool:
         """Return True if a JSON value holds one of the selected values, at any depth."""
-        level = [("", value)]
-        while level:
-            name, item = level.pop()
-            if isinstance(item, dict):
-                level += [(str(key).lower(), inner) for key, inner in item.items()]
-            elif isinstance(item, list):
-                level += [(name, inner) for inner in item]
-            elif isinstance(item, str) and self._is(name, item):
-                return True
-        return False
+        return any(self._is(name.lower(), text) for name, text in schemas.texts_in(value))
 
     def is_in_body(self, body: bytes) -> bool:
         """Return True if the bytes of an event hold one of them. Bytes that are not JSON are searched as text."""
