@@ -13,7 +13,7 @@ from django.apps import apps
 from django.db import DatabaseError, DataError, IntegrityError
 from django.db.models import AutoField
 
-from payments_integration.db.transactions import is_transient
+from payments_integration.db.transactions import is_transient, sqlstate
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def condemns(error: BaseException) -> bool:
     code = _code(error)
     if isinstance(code, int):
         return code in _MYSQL
-    if code and _is_sqlstate(error):
+    if sqlstate(error):
         return code[:2] in _POSTGRES and not _is_about_the_schema(error, code)
     # SQLite has classes only. Errors without a code are the driver's, Django's or ours, about a value.
     return isinstance(error, DataError | IntegrityError)
@@ -94,16 +94,11 @@ def in_halves(
 def _code(error: BaseException) -> str | int:
     """Return PostgreSQL's SQLSTATE, the number of MariaDB and MySQL, or SQLite's name of the error; "" without one."""
     cause: Any = error.__cause__
-    if state := getattr(cause, "sqlstate", None):
-        return str(state)
+    # The number first: PyMySQL also gives MariaDB's errors an SQLSTATE, which says less.
     for each in (cause, error):  # Django makes some errors of MariaDB anew, with the number
         if each is not None and each.args and type(each.args[0]) is int:
             return int(each.args[0])
-    return str(getattr(cause, "sqlite_errorname", ""))
-
-
-def _is_sqlstate(error: BaseException) -> bool:
-    return bool(getattr(error.__cause__, "sqlstate", None))
+    return sqlstate(error) or str(getattr(cause, "sqlite_errorname", ""))
 
 
 def _is_about_the_schema(error: BaseException, code: str) -> bool:

@@ -282,11 +282,17 @@ class WriterPauses:
 def is_transient(error: BaseException) -> bool:
     """Return True if a database error means that the whole transaction should be retried."""
     cause = error.__cause__
-    if getattr(cause, "sqlstate", None) in _POSTGRES:
+    if sqlstate(error) in _POSTGRES:
         return True
     if cause is not None and cause.args and cause.args[0] in _MYSQL:
         return True
     return "database is locked" in str(error) or "database table is locked" in str(error)
+
+
+def sqlstate(error: BaseException) -> str:
+    """Return PostgreSQL's code of an error; "" without one. psycopg2 has another name for it than psycopg."""
+    cause = error.__cause__
+    return str(getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) or "")
 
 
 def locked(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[ModelT]:

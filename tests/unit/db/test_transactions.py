@@ -9,10 +9,19 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+    transaction,
+)
 from django.test.utils import CaptureQueriesContext
 
 from payments_integration.db import transactions
+from payments_integration.db.refusals import condemns, described, trouble
 from payments_integration.db.transactions import (
     ATTEMPTS,
     RetryDeadline,
@@ -29,14 +38,16 @@ from tests.factories.receivers.models import ReceiverCall
 
 
 class Cause(Exception):
-    def __init__(self, *args: object, sqlstate: str | None = None) -> None:
+    """A driver's error. ``attributes`` are what only some drivers give it."""
+
+    def __init__(self, *args: object, **attributes: str) -> None:
         super().__init__(*args)
-        self.sqlstate = sqlstate
+        vars(self).update(attributes)
 
 
-def error(*args: object, sqlstate: str | None = None, text: str = "") -> OperationalError:
-    result = OperationalError(text)
-    result.__cause__ = Cause(*args, sqlstate=sqlstate)
+def error(*args: object, text: str = "", kind: type[DatabaseError] = OperationalError, **attributes: str) -> Any:
+    result = kind(text)
+    result.__cause__ = Cause(*args, **attributes)
     return result
 
 
@@ -50,6 +61,9 @@ def error(*args: object, sqlstate: str | None = None, text: str = "") -> Operati
         (error(sqlstate="40P01"), True),
         (error(sqlstate="40001"), True),
         (error(sqlstate="53100"), False),
+        (error(pgcode="40P01"), True),
+        (error(pgcode="53100"), False),
+        (error(1205, "lock wait timeout", sqlstate="HY000"), True),
         (error(text="database is locked"), True),
         (error(text="disk I/O error"), False),
         (OperationalError("no cause"), False),
@@ -57,6 +71,21 @@ def error(*args: object, sqlstate: str | None = None, text: str = "") -> Operati
 )
 def test_which_errors_are_transient(raised: OperationalError, transient: bool) -> None:
     assert is_transient(raised) is transient
+
+
+@pytest.mark.case(148)
+@pytest.mark.parametrize(
+    ("raised", "does", "shown"),
+    [
+        (error("too long", kind=DataError, pgcode="22001"), True, "DataError 22001"),
+        (error("no such column", kind=ProgrammingError, pgcode="42703"), False, "ProgrammingError 42703"),
+        (error(1366, "an emoji", kind=OperationalError, sqlstate="HY000"), True, "OperationalError 1366"),
+        (error(1114, "the disk is full", kind=OperationalError, sqlstate="HY000"), False, "OperationalError 1114"),
+    ],
+)
+def test_an_error_is_judged_by_its_code_with_any_driver(raised: DatabaseError, does: bool, shown: str) -> None:
+    """psycopg2 has another name for PostgreSQL's, and PyMySQL adds an SQLSTATE to MariaDB's."""
+    assert (condemns(raised), described(raised), trouble(raised)) == (does, shown, "" if does else shown)
 
 
 @pytest.mark.django_db(transaction=True)
