@@ -114,8 +114,10 @@ def require_transaction(connection: BaseDatabaseWrapper) -> None:
     if connection.needs_rollback:
         raise TransactionManagementError("a receiver has marked its transaction for rollback")
     raw: Any = connection.connection
-    if connection.vendor == "sqlite" and not raw.in_transaction:
-        # SQLite would commit each of the next statements alone.
+    if (connection.vendor == "sqlite" and not raw.in_transaction) or (
+        connection.vendor == "postgresql" and not raw.info.transaction_status
+    ):
+        # SQLite, and PostgreSQL with psycopg2, would commit each of the next statements alone.
         raise TransactionManagementError("a receiver has ended its transaction by hand")
 
 
