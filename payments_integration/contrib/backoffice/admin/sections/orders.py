@@ -61,9 +61,11 @@ def _url_in(model: type[Payable], page: Page, obj: Referring) -> str | None:
 
 def _url_of(page: Page, order: Any) -> str | None:
     """Return the order's page in this admin if the user may view it; otherwise the address that the model names."""
-    model, site = type(order), page.site
-    if site.is_registered(model) and site.get_model_admin(model).has_view_permission(page.request, order):
-        return display.change_url(site, model, order.pk)
+    site = page.site
+    # An installed package registers its own model, not the project's proxy.
+    for model in (type(order), order._meta.concrete_model):
+        if site.is_registered(model) and site.get_model_admin(model).has_view_permission(page.request, order):
+            return display.change_url(site, model, order.pk)
     named = getattr(order, "get_absolute_url", None)
     return named() if named is not None else None
 

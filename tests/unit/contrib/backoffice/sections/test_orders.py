@@ -12,7 +12,7 @@ from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import connection
 from django.test import Client, RequestFactory
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.urls import path
 
 from payments_integration.admin.shared.sections import Page
@@ -82,6 +82,24 @@ def test_who_may_not_view_orders_gets_the_orders_own_address_if_it_has_one(monke
     user.user_permissions.add(Permission.objects.get(codename="view_order", content_type__app_label="receivers"))
     user = User.objects.get(pk=user.pk)
     assert orders.order_url(seen_by(user), payment).startswith("/admin/receivers/order/")
+
+
+@isolate_apps("tests.factories.receivers")
+def test_a_proxy_leads_to_the_page_of_the_packages_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Purchase(Payable, User):
+        merchant_reference_field = "username"
+
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    packages = admin.AdminSite(name="packages")
+    packages.register(User)
+    monkeypatch.setattr(apps, "get_models", lambda: [Purchase])
+    user = Purchase.objects.create(username="A-1")
+    shown = Page(packages, seen_by().request)
+    monkeypatch.setattr(orders.display, "change_url", lambda _site, model, pk: f"/{model.__name__}/{pk}/")
+    assert orders.order_url(shown, rows.payment(merchant_reference="A-1")) == f"/User/{user.pk}/"
 
 
 def test_an_order_is_found_as_payable_finds_it() -> None:
