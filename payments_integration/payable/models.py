@@ -268,13 +268,13 @@ class Payable(models.Model):
 
 
 def payables(registry: Any = None) -> list[type[Payable]]:
-    """Return the project's models of orders, one for each table: a proxy for the table of an installed package."""
-    found: dict[Any, Any] = {}
-    for model in (registry or apps).get_models():
-        if issubclass(model, Payable):
-            table = model._meta.concrete_model
-            found[table] = found.get(table, model) if model._meta.proxy else model
-    return list(found.values())
+    """Return the project's models of orders. A proxy is one only for a model that is none, of another package."""
+    found: list[Any] = [model for model in (registry or apps).get_models() if issubclass(model, Payable)]
+    return [model for model in found if not (model._meta.proxy and _is_order(*model.__mro__[1:]))]
+
+
+def _is_order(*classes: Any) -> bool:
+    return any(issubclass(each, Payable) and not each._meta.abstract for each in classes)
 
 
 def _payment_of(refund: Refund) -> Payment | None:

@@ -345,6 +345,11 @@ def test_the_rows_of_a_child_are_compared_once(monkeypatch: pytest.MonkeyPatch) 
             app_label = "receivers"
             proxy = True
 
+    class Late(Ours):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
     monkeypatch.setattr(payable_models, "apps", Parent._meta.apps)
     assert comparison.compared_models("default") == [Parent, Ours]
     assert comparison.compared_models("second") == []
