@@ -111,7 +111,8 @@ def _open_key(of: Key, operations: Iterable[Operation]) -> str:
         if _has_ended(operation, status):
             ended += 1
         elif _is_attempt(operation.idempotency_key, of):
-            current.append((status in PAID_PAYMENT_STATUSES, operation.created_at, operation.idempotency_key))
+            is_sent = not operation.has_free_key
+            current.append((status in PAID_PAYMENT_STATUSES, is_sent, operation.created_at, operation.idempotency_key))
     # Late money may pay an abandoned attempt while the next one is open. The paid attempt wins.
     return max(current)[-1] if current else f"{prefix}-{ended + 1}"
 

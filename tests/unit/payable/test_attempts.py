@@ -301,13 +301,15 @@ class TestTheForm:
         Payment.objects.update(status=status)
         assert order.attempt_key(signed) == order.attempt_key() == first
 
-    def test_nor_does_it_after_a_temporary_refusal(self, order: Order) -> None:
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize("status", ["succeeded", "processing"])
+    def test_nor_does_it_after_a_temporary_refusal(self, order: Order, status: str) -> None:
         first = order.attempt_key()
         attempt(order, "expired")
         signed = order.signed_attempt_key()
         attempt(order, state=OperationState.CLOSED, error=PASSING["not connected"], body=b"{}")
         assert order.attempt_key(signed) == order.attempt_key() != first
-        Payment.objects.update(status="succeeded")
+        Payment.objects.update(status=status)
         assert order.attempt_key(signed) == order.attempt_key() == first
 
     def test_a_key_that_this_site_did_not_sign_for_this_order_is_refused(self, order: Order) -> None:
