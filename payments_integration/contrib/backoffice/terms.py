@@ -31,6 +31,8 @@ _MIN_PAYLOAD = 20
 #: The first characters of amounts and hashes. Every other term begins with a letter or a digit.
 _AMOUNT, _HASH = "$", "#"
 _RUN = re.compile(r"[^\W_]+")
+#: Of the countries in the Americas.
+_COUNTRY_CODE = re.compile(r"^\+(?:1|50\d|59\d|5\d)")
 
 #: Beginnings of terms. An object must have one of them.
 Word = tuple[str, ...]
@@ -197,6 +199,18 @@ def _number_terms(text: str) -> Iterator[str]:
         yield term
 
 
+def _personal_number(text: str) -> Iterator[str]:
+    """Yield the number and its last four digits, which a statement shows and a customer says on the phone."""
+    for term in _number_terms(text):
+        yield from dict.fromkeys((term, term[-4:]))
+
+
+def _phone(text: str) -> Iterator[str]:
+    """Yield the number also without its country code, as people say it in their own country."""
+    yield from _personal_number(text)
+    yield from _number_terms(_COUNTRY_CODE.sub("", text))
+
+
 def _reference(text: Any) -> Iterator[str]:
     """Yield the text from each of its words on: ``order-2024-7`` is found by ``order``, ``2024`` and ``2024-7``."""
     for chunk in _fold(text).split() if isinstance(text, str) else ():
@@ -230,9 +244,9 @@ _PERSON: dict[str, Callable[[str], Iterable[str]]] = {
     "name": _name,
     "holder_name": _name,
     "email": _email,
-    "phone": _number_terms,
-    "number": _number_terms,
-    "account_number": _number_terms,
+    "phone": _phone,
+    "number": _personal_number,
+    "account_number": _personal_number,
 }
 _ACTION: dict[str, Callable[[str], Iterable[str]]] = {
     "reference": _bank_reference,
