@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from django.db.models import Q
 from django.utils.html import format_html, format_html_join
@@ -21,6 +22,7 @@ from django.utils.translation import gettext as _
 from payments_integration.admin.models.balances import AMOUNTS
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import ROWS, Page, Section, Table
+from payments_integration.contrib.backoffice.admin.days import UNTIL, time_in
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.finance.balances import changes_of
 from payments_integration.contrib.finance.models import BalanceChange
@@ -94,8 +96,11 @@ class _Step:
 
 
 def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
-    """Yield a table of the newest changes of a balance. Takes at most six statements."""
-    changes = list(changes_of(balance).order_by("-at", "-pk")[: ROWS + 1])
+    """Yield a table of the newest changes of a balance, or of those before ``UNTIL``. Takes at most six statements."""
+    found, until = changes_of(balance), time_in(page.request.GET.get(UNTIL, ""))
+    if until is not None:
+        found = found.filter(at__lte=until)
+    changes = list(found.order_by("-at", "-pk")[: ROWS + 1])
     models = [model for model in _MODELS if page.may_view(model)]
     steps = [_step(change, previous) for change, previous in pairwise(changes)]
     moved, is_narrow = _moved(balance, steps, models)
@@ -112,7 +117,14 @@ def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
         )
         for step in steps
     ]
-    yield Table(_("What moved it"), tuple(columns), rows, "", _note(is_narrow) if models else "")
+    title = _("What moved it")
+    if until is not None:
+        title += f" · {_('until %(time)s') % {'time': display.moment(until)}}"
+    note = _note(is_narrow) if models else ""
+    if len(changes) > ROWS:
+        earlier = f"?{urlencode({UNTIL: changes[-1].at.isoformat()})}"
+        note = format_html('{} <a href="{}">← {}</a>', note, earlier, _("Earlier"))
+    yield Table(title, tuple(columns), rows, "", note)
 
 
 def _note(is_narrow: bool) -> str:

@@ -25,7 +25,7 @@ from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Tool, may_view
 from payments_integration.contrib.backoffice.admin import export
-from payments_integration.contrib.backoffice.admin.days import FROM, PERIOD, PERIODS, TO, DaysForm
+from payments_integration.contrib.backoffice.admin.days import FROM, PERIOD, PERIODS, TO, UNTIL, DaysForm
 from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.contrib.backoffice.admin.lists import FORMAT
 from payments_integration.contrib.finance.balances import Amounts
@@ -42,7 +42,7 @@ from payments_integration.contrib.finance.journal import (
 )
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.contrib.finance.movements import closes_at
-from payments_integration.dates import in_words, today
+from payments_integration.dates import in_words, start_of, today
 from payments_integration.enums import Currency
 from payments_integration.models import Balance
 from payments_integration.money import format_amount, to_major
@@ -303,14 +303,16 @@ class CashBookPage:
         after = one.after or Amounts(0, 0, 0, 0, 0)
         amounts = zip(_BALANCE, (*after, after.total), strict=True)
         shown = [(label, display.text(format_amount(amount, one.currency))) for label, amount in amounts]
-        url = self._balance_url(Period(today(), today(), one.account), one)
+        url = self._balance_url(Period(today(), today() + _DAY, one.account), one)
         return conf.account_name(one.account), display.text(one.currency), url, shown
 
     def _balance_url(self, period: Period, one: Statement) -> str:
-        """Return the address of the balance that a line is about, or "" if it is about several."""
+        """Return the address of the balance that a line is about, as of its last day; "" if it is about several."""
         of_currency = {account: pk for (account, code), pk in self._balances.items() if code == one.currency}
         keys = [of_currency[period.account]] if period.account in of_currency else list(of_currency.values())
-        return display.change_url(self._site, Balance, keys[0]) if len(keys) == 1 else ""
+        url = display.change_url(self._site, Balance, keys[0]) if len(keys) == 1 else ""
+        end = start_of(period.until)
+        return f"{url}?{urlencode({UNTIL: end.isoformat()})}" if url and end <= timezone.now() else url
 
     def _movements(self, one: Statement, step: Period, **filters: str) -> str:
         """Return the address of the list of movements."""

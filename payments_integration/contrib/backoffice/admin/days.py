@@ -13,6 +13,8 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import dates
@@ -21,9 +23,20 @@ from payments_integration.validation.text import StrOrPromise
 
 #: The query parameters: the first and the last day, or the name of a period.
 FROM, TO, PERIOD = "from", "to", "days"
+#: The query parameter of a balance's page: the time up to which its changes are shown.
+UNTIL = "until"
 _FIRST_YEAR, _LAST_YEAR = 1900, 9990
 
 _DAY = timedelta(days=1)
+
+
+def time_in(given: str) -> datetime | None:
+    """Return the time that an address or a form names; None if it is not valid or has no offset."""
+    try:
+        found = parse_datetime(given)
+    except ValueError:
+        return None
+    return found if found is not None and timezone.is_aware(found) else None
 
 
 def _last_month(today: date) -> tuple[date, date]:

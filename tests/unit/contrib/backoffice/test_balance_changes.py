@@ -202,6 +202,23 @@ def test_statements_do_not_grow_with_the_changes(boss: Client) -> None:
     assert len(table(boss, row)) == ROWS
 
 
+def test_every_change_can_be_reached(boss: Client) -> None:
+    row = balance()
+    for minutes in range(1, 61):
+        at(row, minutes, available=100_000 + minutes)
+    address, seen = url("balance", "change", row.pk), []
+    while address:
+        html = page(boss, address)
+        section = html.split("What moved it", 1)[1]
+        seen += re.findall(r"2025-03-04 (\d\d:\d\d):\d\d</span>", section.split("</table>")[0])
+        further = re.search(r'<a href="(\?until=[^"]+)">← Earlier</a>', section)
+        address = further and url("balance", "change", row.pk) + further[1]
+    assert len(seen) == len(set(seen)) == 60
+    assert seen == sorted(seen, reverse=True)
+    for wrong in ("", "yesterday", "2025-03-04", "2025-99-99T00:00:00+00:00"):
+        assert "06:06" in page(boss, f"{url('balance', 'change', row.pk)}?until={wrong}").split("What moved it", 1)[1]
+
+
 def test_only_objects_that_the_user_may_see_are_shown(staff: Callable[..., Client]) -> None:
     row = balance()
     at(row, 10, available=101_000)

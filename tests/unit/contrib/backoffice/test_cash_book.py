@@ -163,7 +163,8 @@ def test_yesterday_is_explained_on_one_page(boss: Client) -> None:
     assert (found["Received"], found["Unexplained"], found["Closing balance"]) == (["2.50"], ["0.50"], ["123.00"])
     # There is nothing to show day by day.
     assert 'id="pi-cash-1"' not in html
-    assert f'href="{url("balance", "change", row.pk)}"' in html
+    # What is unexplained leads to the changes of that day.
+    assert f'href="{url("balance", "change", row.pk)}?until=2026-03-02T00%3A00%3A00%2B00%3A00"' in html
 
 
 def test_the_closing_balance_is_the_providers(boss: Client) -> None:

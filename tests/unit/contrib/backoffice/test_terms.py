@@ -54,7 +54,8 @@ def test_an_erased_row_has_no_personal_term() -> None:
     "text",
     [
         "jose", "JOSÉ", "nún", "ang jos", "ana.torres@", "torres@ex", "example.com", "Núñez, José", "<ana.torres",
-        "12.345.678-k", "12345678K", "12.345", "+56 9 1234 5678", "56912", "9 1234 5678", "5678", "678-K", "  jose \t nunez ",
+        "12.345.678-k", "12345678K", "12.345", "+56 9 1234 5678", "56912", "9 1234 5678", "5678", "678-K",
+        "  jose \t nunez ",
     ],
 )  # fmt: skip
 def test_a_payer_is_found_by(text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -17,7 +16,6 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
@@ -27,6 +25,7 @@ from payments_integration.admin.shared.sections import Page
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.admin.technical.account_page import Tile
 from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice.admin.days import time_in
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.admin.overview.todo_rows import TodoRows, url
 from payments_integration.contrib.backoffice.models import Todo
@@ -198,7 +197,7 @@ class TodoPage:
             found = todo.things(self.mine.asked(View.OPEN, [Kind(kind)], name), differences)
         if not found:
             raise ValidationError(_("This is not to be done any more."))
-        since = _time(given.get("since", ""))
+        since = time_in(given.get("since", ""))
         if since is None or found[0].since > since:
             raise ValidationError(_("This happened again after you opened the page. Look at it first."))
         return found[0]
@@ -254,11 +253,3 @@ def _model(kind: str) -> type[Model] | None:
     with suppress(LookupError, ValueError):  # no merchant's model, such as "shop.order"
         return apps.get_model(kind)
     return Operation if kind == "operation" else MIRRORS.get(kind)
-
-
-def _time(given: str) -> datetime | None:
-    try:
-        found = parse_datetime(given)
-    except ValueError:
-        return None
-    return found if found is not None and timezone.is_aware(found) else None
