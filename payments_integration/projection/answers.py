@@ -210,7 +210,7 @@ def write_balances(
     duration: float,
     before: Mapping[str, Snapshot],
 ) -> list[Balance]:
-    """Write the answer to GET /balances, one row per currency. Newer rows stay as they are.
+    """Write the answer to GET /balances, one row per currency. Newer rows stay as they are; others are marked as gone.
 
     ``before`` holds snapshots by currency, taken before sending; a currency without one was not mirrored. Takes one
     transaction, with five statements for any number of currencies if no amount changed.
@@ -228,6 +228,13 @@ def write_balances(
             # A currency may be listed twice.
             known[resource.currency] = _put(account, resource, row, at, seconds, unchanged, writes)
         writes.execute()
+        names = {resource.currency for resource in listed}
+        unlisted = [row for name, row in known.items() if name not in names and row.gone_at is None]
+        gone = [
+            row.pk for row in unlisted if ordering.against_answer(row.state_at, at, seconds) is ordering.Order.OLDER
+        ]
+        if gone:
+            Balance.objects.filter(pk__in=gone).update(gone_at=timezone.now())
         return [known[resource.currency] for resource in listed]
 
     return repeatable(write, using=router.db_for_write(Event))

@@ -284,8 +284,23 @@ def test_any_number_of_balances_takes_the_same_statements() -> None:
         return len(queries)
 
     cost(0, CLP=1, USD=1, MXN=1, PEN=1)
-    assert cost(60, CLP=1) == cost(120, CLP=1, USD=1, MXN=1, PEN=1)
-    assert set(Balance.objects.values_list("state_at", flat=True)) == {at(120)}
+    cost(60, CLP=1)
+    assert cost(120, CLP=1) == cost(180, CLP=1, USD=1, MXN=1, PEN=1)
+    assert set(Balance.objects.values_list("state_at", "gone_at")) == {(at(180), None)}
+
+
+def test_a_balance_that_is_no_longer_listed_is_gone() -> None:
+    with time_machine.travel(at(0), tick=False):
+        projection.write_balances("second", a_list(USD=7), answered_at=at(0), duration=0, before={})
+        projection.write_balances("default", a_list(CLP=1, USD=1, MXN=1), answered_at=at(0), duration=0, before={})
+        before = projection.balance_snapshots("default")
+    arrive(event(factories.balance(currency="MXN", available=900), seconds=60))
+    with time_machine.travel(at(60), tick=False):
+        projection.write_balances("default", a_list(CLP=1), answered_at=at(60), duration=1, before=before)
+    gone = Balance.objects.exclude(gone_at=None).values_list("account", "currency", "available")
+    assert list(gone) == [("default", "USD", 1)]
+    arrive(event(factories.balance(currency="USD", available=5), seconds=120))
+    assert not Balance.objects.exclude(gone_at=None).exists()
 
 
 def test_each_balance_of_an_answer_is_ordered_by_itself() -> None:
