@@ -169,7 +169,7 @@ def _payout_facts(operation: Operation, body: dict[str, Any]) -> list[Fact]:
         (_("Method"), method_in_full(str(body.get("method_code") or ""))),
         (_("Merchant reference"), display.text(body.get("merchant_reference"))),
     ]
-    balance = Balance.objects.filter(account=operation.account, currency=operation.currency).first()
+    balance = Balance.objects.filter(account=operation.account, currency=operation.currency, gone_at=None).first()
     if balance is not None:
         shown = format_html(
             _("{amount} (as of {at}); it is refreshed before anything is sent"),

@@ -158,7 +158,7 @@ class PaymentsCollector(Collector):
         was_open = connection.connection is not None
         try:
             report = health.examine()
-            balances = list(Balance.objects.filter(account__in=list(report.accounts)).order_by("pk"))
+            balances = list(Balance.objects.filter(account__in=list(report.accounts), gone_at=None).order_by("pk"))
         except Error as error:
             # Log only the type: the message may show the database's address.
             logger.error("A scrape could not read the database: %s", type(error).__name__)

@@ -101,6 +101,7 @@ def test_the_figures_are_those_of_the_rows() -> None:
     rows.endpoint(account="second", status="disabled")
     rows.endpoint(account="second", status="a new word")
     rows.balance(account="second", currency="CLP", available=123, debt=7)
+    rows.balance(account="second", currency="USD", gone_at=now)
     rows.operation(account="gone", state=OperationState.DUE)
     found = scrape()
 
