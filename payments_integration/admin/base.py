@@ -72,9 +72,7 @@ class ReadOnlyAdmin(ListAdmin):
         """Return True if a form with this key was sent before. Ask before the call, for ``log_once``."""
         return bool(key) and Operation.objects.filter(idempotency_key=key).exists()
 
-    def log_once(
-        self, request: HttpRequest, obj: Any, entry: str, *, about: object, repeated: bool, is_new: bool = False
-    ) -> None:
+    def log_once(self, request: HttpRequest, obj: Any, entry: str, *, about: object, repeated: bool) -> None:
         """Add an entry to a row's history. After a repeated form, add it only if the first one left no entry.
 
         ``about``: what the entry contains, so that it can be recognized.
@@ -88,7 +86,7 @@ class ReadOnlyAdmin(ListAdmin):
             )
             if known.exists():
                 return
-        (self.log_addition if is_new else self.log_change)(request, obj, entry)
+        self.log_change(request, obj, entry)
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         """Yield the sections below the fields and above the folded ones."""

@@ -21,7 +21,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration.admin.flows.forms import Fact, KeyedForm
 from payments_integration.admin.shared import twins
-from payments_integration.admin.shared.buttons import new_key
+from payments_integration.admin.shared.buttons import Outcome, new_key
 from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
 from payments_integration.models import Operation, OperationState
@@ -91,13 +91,14 @@ class SendingPage(ABC):
         return {"twins": [(twin.pk, self.warning(subject, twin)) for subject, twin in found if twin is not None]}
 
 
-class ConfirmationPage(SendingPage, abstract=True):
-    """One request of a page that moves money. The view has checked the permission.
+class KeyedPage(ABC):
+    """One request of a page whose form has an idempotency key, and calls one service.
 
-    The form has an idempotency key that stays the same in every step, so a form that is confirmed twice runs once. Two
-    pages with the same content have two keys: the second confirmation is shown again, and names the first operation.
-    The confirmation page repeats the values as they were typed, and they are validated again.
+    The key stays the same when the form is shown again, so a form that is sent twice runs once.
     """
+
+    admin: ReadOnlyAdmin
+    request: HttpRequest
 
     template: ClassVar[str]
     title: ClassVar[StrOrPromise]
@@ -112,23 +113,19 @@ class ConfirmationPage(SendingPage, abstract=True):
         """Return the form's initial values, without its key."""
 
     @abstractmethod
-    def check(self, form: KeyedForm) -> None:
-        """Read what the confirmation page needs. Add an error to the form if the request cannot be carried out."""
-
-    @abstractmethod
-    def confirmation(self, form: Any) -> Confirmation: ...
-
-    @abstractmethod
     def call(self, form: Any) -> Any:
         """Call the service and return the mirror row."""
 
     @abstractmethod
-    def done(self, row: Any) -> tuple[Any, str, str]:
-        """After success, return (the row whose history gets an entry, the entry, the message to the user)."""
+    def done(self, row: Any) -> tuple[Any, str, Outcome]:
+        """After success, return (the row whose history gets an entry, the entry, the message to the user).
+
+        The entry contains the id of ``row``.
+        """
 
     @abstractmethod
     def recorded(self, operation: Operation) -> tuple[Any, str]:
-        """While the operation is open, return (the row whose history gets an entry, the entry)."""
+        """While the operation is open, return (the row whose history gets an entry, the entry with its id)."""
 
     @abstractmethod
     def back(self, row: Any = None) -> HttpResponse:
@@ -150,12 +147,6 @@ class ConfirmationPage(SendingPage, abstract=True):
         """Return the idempotency key of a new intent."""
         return new_key()
 
-    def obstacle(self) -> str:
-        """Return a sentence that says why nothing must be sent; empty if it may be sent."""
-        return ""
-
-    # The steps
-
     # Error reports must not contain the bank account from this function or any function that it calls.
     @sensitive_variables()
     def respond(self) -> HttpResponse:
@@ -163,26 +154,11 @@ class ConfirmationPage(SendingPage, abstract=True):
             return self._page(self._unbound(self.initial()))
         if self.request.method != "POST":
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        step = self.request.POST.get(STEP, REVIEW)
-        if step == CHANGE:
-            return self._page(self._unbound(self.request.POST.dict()))
-        form = self.form(self.request.POST)
-        if form.is_valid():
-            if step == CONFIRM and self._may_send(form):
-                return self._send(form)
-            self.check(form)
-            if obstacle := self.obstacle():
-                form.add_error(None, obstacle)
-            if not form.errors:
-                return self._confirm(form)
-        return self._page(form)
+        return self._posted()
 
-    def _may_send(self, form: KeyedForm) -> bool:
-        # A form that was sent before gets the outcome of its operation. After a temporary refusal it sends money.
-        sent = Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"])
-        if sent.exclude(state=OperationState.CLOSED).exists():
-            return True
-        return not self.obstacle() and self.may_send([form])
+    def _posted(self) -> HttpResponse:
+        form = self.form(self.request.POST)
+        return self._send(form) if form.is_valid() else self._page(form)
 
     def _unbound(self, values: dict[str, Any]) -> KeyedForm:
         return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or self.key()})
@@ -215,23 +191,23 @@ class ConfirmationPage(SendingPage, abstract=True):
             form.add_error(None, explain(site, error))
             # After a temporary refusal, the key stays: older tabs have it too. Another key keeps its refusal forever.
             if not any(operation.has_free_key for operation in Operation.objects.filter(idempotency_key=key)):
-                form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
+                form.data = self.request.POST.copy()
+                form.data["idempotency_key"] = self.key()
             return self._page(form)
-        subject, entry, message = self.done(row)
+        subject, entry, outcome = self.done(row)
         self.admin.log_once(self.request, subject, entry, about=row.pk, repeated=repeated)
-        self.admin.message_user(self.request, message, messages.SUCCESS)
+        self.admin.message_user(self.request, outcome.text, outcome.level)
         return self.back(row)
-
-    # The pages
 
     def _page(self, form: KeyedForm) -> HttpResponse:
         shown = [
-            (title, {"fields": [name for name in names if name in form.fields]})
+            (title, {"fields": [name for name in names if name in form.fields and not form[name].is_hidden]})
             for title, names in self.groups
             if any(name in form.fields for name in names)
         ]
         # Fields in no group show only their errors.
-        hidden = [bound for bound in form if not any(bound.name in names for _title, names in self.groups)]
+        grouped = {name for _title, names in self.groups for name in names}
+        hidden = [bound for bound in form if bound.is_hidden or bound.name not in grouped]
         context = {
             **self.context(form),
             "form": form,
@@ -239,11 +215,6 @@ class ConfirmationPage(SendingPage, abstract=True):
             "adminform": helpers.AdminForm(cast("Any", form), cast("Any", shown), {}, (), model_admin=self.admin),
         }
         return self._render(self.template, form, context)
-
-    def _confirm(self, form: KeyedForm) -> HttpResponse:
-        found = self.confirmation(form)
-        context = {"form": form, "title": found.title, "confirmation": found, **self.warnings([form])}
-        return self._render("admin/payments_integration/confirm.html", form, context)
 
     def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:
         given = self.request.POST if self.request.method == "POST" else self.request.GET
@@ -257,6 +228,54 @@ class ConfirmationPage(SendingPage, abstract=True):
             "to_field_var": TO_FIELD_VAR,
         }
         return self.admin.render_page(self.request, template, {**common, **context}, self.crumbs())
+
+
+class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
+    """One request of a page that moves money. The view has checked the permission.
+
+    Two pages with the same content have two keys: the second confirmation is shown again, and names the first
+    operation. The confirmation page repeats the values as they were typed, and they are validated again.
+    """
+
+    @abstractmethod
+    def check(self, form: KeyedForm) -> None:
+        """Read what the confirmation page needs. Add an error to the form if the request cannot be carried out."""
+
+    @abstractmethod
+    def confirmation(self, form: Any) -> Confirmation: ...
+
+    def obstacle(self) -> str:
+        """Return a sentence that says why nothing must be sent; empty if it may be sent."""
+        return ""
+
+    # The steps
+
+    def _posted(self) -> HttpResponse:
+        step = self.request.POST.get(STEP, REVIEW)
+        if step == CHANGE:
+            return self._page(self._unbound(self.request.POST.dict()))
+        form = self.form(self.request.POST)
+        if form.is_valid():
+            if step == CONFIRM and self._may_send(form):
+                return self._send(form)
+            self.check(form)
+            if obstacle := self.obstacle():
+                form.add_error(None, obstacle)
+            if not form.errors:
+                return self._confirm(form)
+        return self._page(form)
+
+    def _may_send(self, form: KeyedForm) -> bool:
+        # A form that was sent before gets the outcome of its operation. After a temporary refusal it sends money.
+        sent = Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"])
+        if sent.exclude(state=OperationState.CLOSED).exists():
+            return True
+        return not self.obstacle() and self.may_send([form])
+
+    def _confirm(self, form: KeyedForm) -> HttpResponse:
+        found = self.confirmation(form)
+        context = {"form": form, "title": found.title, "confirmation": found, **self.warnings([form])}
+        return self._render("admin/payments_integration/confirm.html", form, context)
 
 
 def was_sent_for_another(key: str, account: str) -> bool:

@@ -35,7 +35,7 @@ from payments_integration.admin.flows.forms import (
     parse_amount,
 )
 from payments_integration.admin.shared import display, twins
-from payments_integration.admin.shared.buttons import may_view
+from payments_integration.admin.shared.buttons import Outcome, may_view
 from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError, WireError
@@ -209,7 +209,7 @@ class PayoutPage(ConfirmationPage):
             actor=self.request.user,
         )
 
-    def done(self, row: Payout) -> tuple[Payout, str, str]:
+    def done(self, row: Payout) -> tuple[Payout, str, Outcome]:
         amount = format_money(row.amount, row.currency)
         message = format_html(
             _("Payout {payout} of {amount} was made; its status is: {status}."),
@@ -217,7 +217,7 @@ class PayoutPage(ConfirmationPage):
             amount=amount,
             status=display.text(dict(Payout.Status.choices).get(row.status, row.status)),
         )
-        return row, _("Sent %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, message
+        return row, _("Sent %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, Outcome(message)
 
     def recorded(self, operation: Operation) -> tuple[Operation, str]:
         return operation, _("Payout asked for: operation %(id)s.") % {"id": operation.pk}

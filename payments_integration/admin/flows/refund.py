@@ -29,7 +29,7 @@ from payments_integration.admin.flows.forms import (
     example,
 )
 from payments_integration.admin.shared import display, masking, people, twins
-from payments_integration.admin.shared.buttons import AGAIN
+from payments_integration.admin.shared.buttons import AGAIN, Outcome
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import MethodFamily
@@ -169,7 +169,7 @@ class RefundPage(ConfirmationPage):
             actor=self.request.user,
         )
 
-    def done(self, row: Refund) -> tuple[Payment, str, str]:
+    def done(self, row: Refund) -> tuple[Payment, str, Outcome]:
         amount = format_money(row.amount, row.currency)
         message = format_html(
             _("Refund {refund} of {amount} was made; its status is: {status}."),
@@ -177,7 +177,7 @@ class RefundPage(ConfirmationPage):
             amount=amount,
             status=display.text(dict(Refund.Status.choices).get(row.status, row.status)),
         )
-        return self.payment, _("Refunded %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, message
+        return self.payment, _("Refunded %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, Outcome(message)
 
     def recorded(self, operation: Operation) -> tuple[Payment, str]:
         return self.payment, _("Refund asked for: operation %(id)s.") % {"id": operation.pk}

@@ -7,20 +7,18 @@ from urllib.parse import urlsplit
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin import helpers
-from django.core.exceptions import ImproperlyConfigured, ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.urls import NoReverseMatch, reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration import conf, services
-from payments_integration.admin.flows.confirmation import was_sent_for_another
+from payments_integration import conf, services, site_urls
+from payments_integration.admin.flows.confirmation import KeyedPage
 from payments_integration.admin.flows.forms import KeyedForm
-from payments_integration.admin.shared.buttons import new_key
-from payments_integration.admin.shared.display import NO_SECRET, SENT_BEFORE, explain, validation_messages
+from payments_integration.admin.shared.buttons import Outcome
+from payments_integration.admin.shared.display import NO_SECRET
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
+from payments_integration.models import Operation, WebhookEndpoint
+from payments_integration.validation.text import StrOrPromise
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 if TYPE_CHECKING:
@@ -33,12 +31,8 @@ def public_url(request: HttpRequest, account: str) -> str:
     The URL is always HTTPS, because the provider requires it and a proxy may not forward the scheme. On localhost, the
     scheme is unchanged.
     """
-    try:
-        if account == conf.DEFAULT_ACCOUNT:
-            place = reverse("payments_integration:webhook")
-        else:
-            place = reverse("payments_integration:webhook-account", args=(account,))
-    except NoReverseMatch:
+    place = site_urls.webhook_path(account)
+    if not place:
         return ""
     parts = urlsplit(request.build_absolute_uri(place))
     scheme = parts.scheme if parts.hostname in LOOPBACK_HOSTS else "https"
@@ -80,89 +74,45 @@ class WebhookEndpointForm(KeyedForm):
         return values
 
 
-class WebhookEndpointPage:
+class WebhookEndpointPage(KeyedPage):
     """One request of the page that creates an endpoint. The view has checked the permission."""
+
+    template = "admin/payments_integration/webhookendpoint/add.html"
+    title = gettext_lazy("Create webhook endpoint")
+    groups = ((None, ("account", "url", "events")),)
 
     def __init__(self, model_admin: MirrorAdmin, request: HttpRequest) -> None:
         self.admin = model_admin
         self.request = request
         self._own = {alias: public_url(request, alias) for alias in conf.aliases()}
 
-    def respond(self) -> HttpResponse:
-        if self.request.method == "GET":
-            asked = self.request.GET.get("account", "")
-            account = asked if asked in self._own else next(iter(self._own), "")
-            initial = {
-                "account": account,
-                "url": self._own.get(account, ""),
-                "events": list(EVENT_TYPES),
-                "idempotency_key": new_key(),
-            }
-            return self._page(WebhookEndpointForm(self._own, initial=initial))
-        if self.request.method != "POST":
-            return HttpResponseNotAllowed(["GET", "POST"])
-        form = WebhookEndpointForm(self._own, self.request.POST)
-        return self._create(form) if form.is_valid() else self._page(form)
+    def form(self, *args: Any, **kwargs: Any) -> WebhookEndpointForm:
+        return WebhookEndpointForm(self._own, *args, **kwargs)
 
-    def _create(self, form: WebhookEndpointForm) -> HttpResponse:
-        values = form.cleaned_data
-        site = self.admin.admin_site
-        if was_sent_for_another(values["idempotency_key"], values["account"]):
-            return self._leave(messages.WARNING, str(SENT_BEFORE))
-        repeated = self.admin.was_sent(values["idempotency_key"])
-        try:
-            endpoint = services.create_webhook_endpoint(
-                url=values["url"],
-                events=values["events"],
-                account=values["account"],
-                idempotency_key=values["idempotency_key"],
-                actor=self.request.user,
-            )
-        except ValidationError as error:
-            for argument, message in validation_messages(error):
-                form.add_error(argument if argument in form.fields else None, message)
-            return self._page(form)
-        except (OutcomeUnknown, ApprovalRequired) as error:
-            # Leave the form, because it must not be sent again.
-            words = _("Webhook endpoint asked for.")
-            self.admin.log_once(self.request, error.operation, words, about=words, repeated=repeated)
-            return self._leave(messages.WARNING, explain(site, error))
-        except IdempotencyMismatch as error:
-            return self._leave(messages.WARNING, explain(site, error))
-        except (PaymentsError, ImproperlyConfigured) as error:
-            form.add_error(None, explain(site, error))
-            # This key keeps the refusal forever, so another attempt needs a new key.
-            typed = self.request.POST.copy()
-            typed["idempotency_key"] = new_key()
-            form.data = typed
-            return self._page(form)
-        words = _("Created at the provider.")
-        self.admin.log_once(self.request, endpoint, words, about=words, repeated=repeated, is_new=True)
-        if endpoint.secret_token:
-            words = _(
-                "The endpoint was created. Its secret is stored encrypted and used from now on. It is never shown."
-            )
-            self.admin.message_user(self.request, words, messages.SUCCESS)
-        else:
-            self.admin.message_user(self.request, _("The endpoint was created. %s") % NO_SECRET, messages.WARNING)
-        return self.admin.back(self.request, endpoint)
+    def initial(self) -> dict[str, Any]:
+        asked = self.request.GET.get("account", "")
+        account = asked if asked in self._own else next(iter(self._own), "")
+        return {"account": account, "url": self._own.get(account, ""), "events": list(EVENT_TYPES)}
 
-    def _leave(self, level: int, message: str) -> HttpResponse:
-        self.admin.message_user(self.request, message, level)
-        return self.admin.to_list(self.request)
+    def account(self, form: Any) -> str:
+        return str(form.cleaned_data["account"])
 
-    def _page(self, form: WebhookEndpointForm) -> HttpResponse:
-        shown = [name for name in form.fields if not form[name].is_hidden]
+    def call(self, form: WebhookEndpointForm) -> WebhookEndpoint:
+        return services.create_webhook_endpoint(**form.cleaned_data, actor=self.request.user)
+
+    def done(self, row: WebhookEndpoint) -> tuple[WebhookEndpoint, str, Outcome]:
+        entry = f"{_('Created at the provider.')} ({row.pk})"
+        if not row.secret_token:
+            return row, entry, Outcome(_("The endpoint was created. %s") % NO_SECRET, messages.WARNING)
+        words = _("The endpoint was created. Its secret is stored encrypted and used from now on. It is never shown.")
+        return row, entry, Outcome(words)
+
+    def recorded(self, operation: Operation) -> tuple[Operation, str]:
+        return operation, f"{_('Webhook endpoint asked for.')} ({operation.pk})"
+
+    def back(self, row: WebhookEndpoint | None = None) -> HttpResponse:
+        return self.admin.to_list(self.request) if row is None else self.admin.back(self.request, row)
+
+    def crumbs(self) -> list[tuple[str, StrOrPromise]]:
         name = capfirst(str(self.admin.opts.verbose_name_plural))
-        context = {
-            "title": _("Create webhook endpoint"),
-            "form": form,
-            "hidden": [field for field in form if field.is_hidden],
-            "adminform": helpers.AdminForm(
-                cast("Any", form), [(None, {"fields": shown})], {}, (), model_admin=self.admin
-            ),
-            "media": self.admin.media + form.media,
-        }
-        template = "admin/payments_integration/webhookendpoint/add.html"
-        crumbs = [(self.admin.visible_list_url(self.request), name), ("", _("Create"))]
-        return self.admin.render_page(self.request, template, context, crumbs)
+        return [(self.admin.visible_list_url(self.request), name), ("", _("Create"))]
