@@ -1,7 +1,8 @@
-"""Provide what the commands share: arguments for accounts and times, and errors for missing tables or provider."""
+"""Provide what the commands share: arguments, a question, and errors for missing tables or provider."""
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterable
 from datetime import datetime
@@ -36,6 +37,14 @@ def chosen_accounts(account: str | None) -> list[str]:
     if not found:
         raise CommandError(f'{conf.NAME}["ACCOUNTS"] is empty: add an account first.', returncode=2)
     return found
+
+
+def confirm(question: str, word: str, *, flag: str, done: str) -> None:
+    """Have the person at the terminal type a word. Raises CommandError without a terminal, and for another word."""
+    if not sys.stdin.isatty():
+        raise CommandError(f"Nothing was {done}, because standard input is not a terminal. Add {flag}.", returncode=2)
+    if input(f"{question} Type “{word}” to continue: ").strip() != word:
+        raise CommandError(f"Nothing was {done}.")
 
 
 def time_argument(text: str) -> datetime:

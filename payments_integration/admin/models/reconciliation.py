@@ -26,14 +26,10 @@ from payments_integration.enums import kind_of
 from payments_integration.models import ReconciliationRun, RunKind, RunState
 
 
-def _accounts() -> list[tuple[str, str]]:
-    return conf.account_choices()
-
-
 class RunForm(TypedForm):
     """The account and the kind of pass."""
 
-    account = forms.ChoiceField(label=_("Account"), choices=_accounts)
+    account = forms.ChoiceField(label=_("Account"), choices=conf.account_choices)
     kind = forms.ChoiceField(label=_("What"), choices=[(kind.value, kind.label) for kind in reconcile.KINDS])
 
 

@@ -11,11 +11,10 @@ from django.core.management import CommandError
 
 from payments_integration import erasure
 from payments_integration.erasure import Found, Selection, UnknownObject
-from payments_integration.management.arguments import add_account_argument, chosen_accounts
+from payments_integration.management.arguments import add_account_argument, chosen_accounts, confirm
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.progress import Progress
 
-_CONFIRMATION = "erase"
 #: Singular and plural.
 _NAMES = {
     "payment": ("payment", "payments"),
@@ -90,7 +89,7 @@ class Command(PaymentsCommand):
 
     def _erase(self, found: Found, options: Mapping[str, Any]) -> None:
         if not options["yes"]:
-            self._confirm()
+            confirm("You cannot undo this.", "erase", flag="--yes", done="erased")
         erased = erasure.erase(found, actor=options["actor"] or _login())
         self.stdout.write(self.style.SUCCESS(f"Erased: {_listed(erased.done)}."))
         if erased.left:
@@ -121,14 +120,6 @@ class Command(PaymentsCommand):
         if selection.is_empty:
             raise CommandError("Choose a payer: --email, --phone, --document, --reference or --id.", returncode=2)
         return selection
-
-    def _confirm(self) -> None:
-        if not sys.stdin.isatty():
-            raise CommandError(
-                "Nothing was erased, because standard input is not a terminal. Add --yes.", returncode=2
-            )
-        if input(f"You cannot undo this. Type “{_CONFIRMATION}” to continue: ").strip() != _CONFIRMATION:
-            raise CommandError("Nothing was erased.")
 
 
 def _is_any(found: Found) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
 from payments_integration import reconciliation
-from payments_integration.management.arguments import require_database
+from payments_integration.management.arguments import confirm, require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 from payments_integration.reconciliation import ForgetRefused
@@ -72,11 +71,6 @@ class Command(PaymentsCommand):
         self.stdout.flush()
 
     def _confirm(self, alias: str) -> None:
-        if not sys.stdin.isatty():
-            raise CommandError(
-                "Nothing was deleted, because standard input is not a terminal. Add --no-input.", returncode=2
-            )
         for table, count in reconciliation.count_rows(alias).items():
             self.stdout.write(f"{count} rows of {table}")
-        if input(f"These rows are deleted. You cannot undo this. Type “{alias}” to continue: ").strip() != alias:
-            raise CommandError("Nothing was deleted.")
+        confirm("These rows are deleted. You cannot undo this.", alias, flag="--no-input", done="deleted")
