@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.core.signals import setting_changed
 from django.db import router
@@ -138,11 +138,19 @@ def _store_contact(account: str, at: datetime) -> None:
     state = AccountState.objects.filter(pk=account).first()
     if state is not None and state.first_contact_at is not None:
         return
-    at = min([at, *_earlier_contacts(account, state)])
+    values: dict[str, Any] = {"first_contact_at": min([at, *_earlier_contacts(account, state)])}
+    if state is None or state.has_test_key is None:
+        # The first pass may come late: without a worker, a test key fills the mirror before it.
+        values |= key_values(account)
     if state is None:
-        statements.insert_many([AccountState(account=account, first_contact_at=at)])
+        statements.insert_many([AccountState(account=account, **values)])
     else:
-        AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)
+        AccountState.objects.filter(pk=account, first_contact_at=None).update(**values)
+
+
+def key_values(account: str) -> dict[str, Any]:
+    """Return what ``AccountState`` stores of the key that filled the mirror."""
+    return {"has_test_key": conf.account(account).is_test, "key_hash": conf.key_hash(account)}
 
 
 def _earlier_contacts(account: str, state: AccountState | None) -> Iterator[datetime]:

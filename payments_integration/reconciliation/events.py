@@ -197,7 +197,7 @@ def _read_range(
         if not explicit:
             held.write(
                 watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="",
-                **sync.key_values(run.account),
+                **projection.key_values(run.account),
             )  # fmt: skip
 
 

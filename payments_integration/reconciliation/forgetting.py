@@ -246,7 +246,7 @@ def _claim(account: str) -> Held:
 def _was_test(account: str) -> bool:
     """Return True if the rows are of a test project.
 
-    If no pass has stored that, the key in the setting says it, unless an open operation has another key's hash.
+    If no contact has stored that, the key in the setting says it, unless an open operation has another key's hash.
     """
     stored = state_of(account).values_list("has_test_key", flat=True).first()
     if stored is not None:

@@ -27,7 +27,7 @@ from django.db import router
 from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration import conf
+from payments_integration import conf, projection
 from payments_integration.attention import ACTIONS, call_attention
 from payments_integration.client import Client, at_most, unguarded_client
 from payments_integration.db.transactions import in_transaction, repeatable, updated
@@ -251,12 +251,7 @@ def newest_objects(account: str, *, with_gone: bool = False) -> list[tuple[str, 
 
 def _accept_key(account: str) -> None:
     """Record that the key is of the project whose objects are mirrored."""
-    _write(account, **key_values(account), refused_key_hash="", refused_key_at=None)
-
-
-def key_values(account: str) -> dict[str, Any]:
-    """Return what ``AccountState`` stores of the key that filled the mirror."""
-    return {"has_test_key": conf.account(account).is_test, "key_hash": conf.key_hash(account)}
+    _write(account, **projection.key_values(account), refused_key_hash="", refused_key_at=None)
 
 
 def _put_off_comparison(account: str) -> None:

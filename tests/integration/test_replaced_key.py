@@ -435,6 +435,31 @@ def test_the_key_itself_is_not_stored(filled: Payment) -> None:
             assert conf.key_hash("default") == state["key_hash"], "a new SECRET_KEY makes no API key a new one"
 
 
+def test_a_test_key_that_filled_the_mirror_without_a_pass(installed: ProviderSandbox) -> None:
+    """A project that was tried out has no worker."""
+    with with_key("sk_test_sandbox"):
+        services.create_payment(**PAYMENT, merchant_reference="order-1")
+    with with_key(LIVE):
+        assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
+        with pytest.raises(KeyReplaced, match="was filled with a test key"):
+            services.create_payment(**PAYMENT, merchant_reference="order-2")
+
+
+def test_a_delivery_before_the_first_answer_tells_the_key(installed: ProviderSandbox) -> None:
+    with with_key("sk_test_sandbox"):
+        deliver("pay_1")
+    with with_key(LIVE):
+        assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
+
+
+def test_a_late_first_contact_leaves_the_key(filled: Payment) -> None:
+    """An earlier version did not store the contact, and a delivery comes while the key is refused."""
+    AccountState.objects.update(first_contact_at=None)
+    with with_key(LIVE):
+        deliver("pay_1")
+        assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
+
+
 def test_a_live_mirror_takes_no_test_key(filled: Payment) -> None:
     AccountState.objects.update(has_test_key=False)
     with (
@@ -483,8 +508,7 @@ def test_a_copy_of_production_pays_nothing_out_of_another_project(
         operation = due_payout()
     with with_key("sk_test_two", "second"):
         services.create_payment(**PAYMENT, account="second")  # there is an object of the other project
-    if has == "no state":
-        AccountState.objects.all().delete()
+    AccountState.objects.exclude(account="default" if has != "no state" else "").delete()
     with deletion_allowed():
         Payment.objects.filter(account="second").delete()
         if has == "no operation":
