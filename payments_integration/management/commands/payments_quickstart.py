@@ -21,6 +21,8 @@ from payments_integration.sandbox.command import port as port_number
 
 #: Stands in a snippet for what only the project knows: how an order is marked, the value of a field.
 BLANK = "..."
+#: The options that say what is written.
+_CHOICES = ("order", "amount", "currency", "model", "port")
 
 
 class Command(PaymentsCommand):
@@ -73,7 +75,9 @@ class Command(PaymentsCommand):
         if left:
             how = "Add what is missing by hand."
             if not options["write"]:
-                how = "Add what is missing, or run: python manage.py payments_quickstart --write"
+                # With the same options: without them it would write other files.
+                same = "".join(f" --{name} {options[name]}".rstrip() for name in _CHOICES if options[name] is not None)
+                how = f"Add what is missing, or run: python manage.py payments_quickstart{same} --write"
             self.stderr.write(self.style.ERROR(f"Not complete yet. {how}"))
             raise SystemExit(1)
         self.stdout.write(self.style.SUCCESS("All is there now." if gaps else "All is there; nothing was changed."))

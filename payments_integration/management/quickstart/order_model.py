@@ -19,12 +19,18 @@ from payments_integration.management.quickstart.gaps import is_own
 from payments_integration.payable import Payable
 from payments_integration.payable.models import hidden_names
 
-#: Usual names of models that payments are for, the likeliest first.
-ORDERS = ("Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Donation")
+#: Usual names of models that payments are for, the likeliest first, in English, Spanish and Portuguese.
+ORDERS = (
+    "Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Donation",
+    "Pedido", "Orden", "Factura", "Fatura", "Compra", "Reserva", "Venta", "Venda", "Donacion", "Doacao",
+)  # fmt: skip
 #: Usual names of the fields with an order's number, price and currency, the likeliest first.
-NUMBERS = ("number", "order_number", "reference", "code")
-AMOUNTS = ("amount", "total", "total_amount", "amount_total", "grand_total", "total_price", "price", "total_incl_tax")
-CURRENCIES = ("currency", "currency_code")
+NUMBERS = ("number", "order_number", "reference", "code", "numero", "referencia", "codigo")
+AMOUNTS = (
+    "amount", "total", "total_amount", "amount_total", "grand_total", "total_price", "price", "total_incl_tax",
+    "monto", "importe", "valor_total", "valor", "precio", "preco",
+)  # fmt: skip
+CURRENCIES = ("currency", "currency_code", "moneda", "moeda")
 
 
 @dataclass(frozen=True, slots=True)

@@ -377,10 +377,12 @@ def test_a_project_without_an_order_is_told_what_was_looked_for(project: Project
 # The model of a shop that exists
 
 
-def shop_with(project: Project, fields: str, *, bases: str = "models.Model", more: str = "") -> None:
+def shop_with(
+    project: Project, fields: str, *, bases: str = "models.Model", more: str = "", name: str = "Order"
+) -> None:
     label = "quicksales"
     project.write(f"{label}/__init__.py", "")
-    text = f"from django.db import models\n{more}\n\nclass Order({bases}):\n"
+    text = f"from django.db import models\n{more}\n\nclass {name}({bases}):\n"
     lines = (f"    {line}\n" for line in fields.splitlines())
     project.write(f"{label}/models.py", text + "".join(lines))
     project.settings.INSTALLED_APPS = [*project.settings.INSTALLED_APPS, label]
@@ -411,6 +413,38 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     assert "if order.is_paid(*order.payments_price()):" in project.read("quicksales/payment_handlers.py")
     compile(project.read("quicksales/test_payments.py"), "test_payments.py", "exec")
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
+
+
+def test_the_command_that_writes_has_the_options_of_the_one_that_showed(project: Project, registry: None) -> None:
+    """Without them it would write handlers for another model, and those would be enough from then on."""
+    shop_with(project, f"fee = models.IntegerField()\n{CURRENCY}")
+    shown = project.run("--order", "quicksales.Order", "--amount", "fee", "--dry-run")[1]
+    assert "run: python manage.py payments_quickstart --order quicksales.Order --amount fee --write\n" in shown
+    assert (
+        "run: python manage.py payments_quickstart --order --amount fee --write\n"
+        in (project.run("--order", "--amount", "fee")[1])
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "amount", "currency"),
+    [("Pedido", "codigo", "importe", "moneda"), ("OrdenDeCompra", "numero", "monto", "moneda"),
+     ("Venda", "codigo", "valor_total", "moeda")],
+)  # fmt: skip
+def test_a_shop_in_spanish_or_portuguese_is_understood(
+    project: Project, registry: None, name: str, number: str, amount: str, currency: str
+) -> None:
+    fields = f"{number} = models.CharField(max_length=9, unique=True)\n{amount} = models.IntegerField()\n"
+    shop_with(project, f"{fields}{currency} = models.CharField(max_length=3)", name=name)
+    code, shown = project.run("--order")
+    assert code == 1
+    for line in (
+        f"class {name}(Payable):",
+        f'merchant_reference_field = "{number}"',
+        f'payments_amount_field = "{amount}"',
+        f'payments_currency_field = "{currency}"',
+    ):
+        assert line in shown
 
 
 @pytest.mark.parametrize(
