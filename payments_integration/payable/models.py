@@ -310,8 +310,8 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
     raw = getattr(settings, conf.NAME, {})
     account = model.payments_account
     if account is not None and not model.payments_account_field and not list(conf.problems(raw)):
-        accounts = ", ".join(conf.aliases()) or "none"
-        if account not in conf.aliases():
+        accounts = ", ".join(conf.aliases())
+        if accounts and account not in conf.aliases():  # W001 says that there is none
             yield prices.wrong(
                 model,
                 f"payments_account names the account {account!r}, which does not exist.",

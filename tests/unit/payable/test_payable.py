@@ -671,6 +671,8 @@ def test_options_that_name_missing_fields_are_check_errors() -> None:
     assert [found_ids(model) for model in (Unnamed, Misspelt, Elsewhere)] == [["E020"], ["E020"], ["E020"]]
     with override_settings(PAYMENTS_INTEGRATION={"PROCESSING": "wrong"}):
         assert found_ids(Elsewhere) == []  # the setting's own checks speak
+    with override_settings(PAYMENTS_INTEGRATION={}):
+        assert found_ids(Elsewhere) == []  # W001: there is no account
 
 
 @isolate_apps("tests.factories.receivers")
