@@ -84,7 +84,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     except (AnyDatabaseError, DecryptionError) as error:
         # Without the message: a database error may contain the row.
         logger.error(
-            "A delivery for account %s failed with %s; it will be sent again",
+            "A delivery for account %s failed with %s; it will be sent again. payments_health says what to do",
             account,
             type(error).__name__,
             extra={"account": account},

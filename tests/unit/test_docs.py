@@ -275,6 +275,12 @@ def test_the_docs_are_short() -> None:
     assert sum(len(page.read_text().split()) for page in pages) <= 39_500
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_heading_is_no_sentence(page: Path) -> None:
+    """As if the line below had been joined to it."""
+    assert re.findall(r"^##+ .*\.$", page.read_text(), re.MULTILINE) == []
+
+
 def test_the_glossary_is_in_alphabetical_order() -> None:
     terms = re.findall(r"^\| \*\*(.+?)\*\* \|", REFERENCE.partition("\n## Glossary\n")[2], re.MULTILINE)
     assert len(terms) > 25
