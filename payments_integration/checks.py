@@ -25,6 +25,7 @@ from django.utils.module_loading import import_string, module_has_submodule
 from payments_integration import conf, handlers, reconciliation, site_urls
 from payments_integration.attention import ACTIONS
 from payments_integration.db import fields, sizes
+from payments_integration.db.transactions import non_atomic_requests
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
@@ -195,7 +196,7 @@ def check_database(**options: Any) -> Messages:
             "W015",
             f'DATABASES["{alias}"]["ATOMIC_REQUESTS"] is on: a view of yours that calls the provider raises '
             "TransactionRefused.",
-            hint="Decorate these views with django.db.transaction.non_atomic_requests, then silence this check. "
+            hint=f"Decorate these views with {non_atomic_requests(alias)}, then silence this check. "
             "services.defer works in any view, and returns before the provider answers.",
         )
     ours = [model for model in apps.get_models() if f"{model._meta.app_config.name}.".startswith(f"{ID}.")]

@@ -15,7 +15,15 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from django.apps import apps
-from django.db import DatabaseError, IntegrityError, OperationalError, connections, router, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    IntegrityError,
+    OperationalError,
+    connections,
+    router,
+    transaction,
+)
 from django.db.models import Model, QuerySet
 from django.db.transaction import TransactionManagementError
 
@@ -341,6 +349,12 @@ def outside_transactions(view: ViewT) -> ViewT:
     return view
 
 
+def non_atomic_requests(using: str) -> str:
+    """Return the decorator that exempts a view from this database's ATOMIC_REQUESTS, for messages."""
+    where = "" if using == DEFAULT_DB_ALIAS else f"(using={using!r})"
+    return f"django.db.transaction.non_atomic_requests{where}"
+
+
 def refuse_transaction(function: str) -> None:
     """Raise TransactionRefused inside a transaction, in the name of ``services.<function>``.
 
@@ -349,7 +363,7 @@ def refuse_transaction(function: str) -> None:
     if in_transaction():
         raise TransactionRefused(
             f"services.{function} cannot run inside a database transaction: it could roll back after money moved. "
-            "Under ATOMIC_REQUESTS, mark a view that needs the answer with django.db.transaction.non_atomic_requests. "
+            f"Under ATOMIC_REQUESTS, mark a view that needs the answer with {non_atomic_requests(ledger_database())}. "
             "Otherwise use services.defer, which sends the call after the commit. A middleware, or SQL such as BEGIN "
             "or SET autocommit = 0, may also have begun the transaction."
         )

@@ -12,7 +12,7 @@ from django.db import models
 from django.template import Context, Engine
 
 from payments_integration import money
-from payments_integration.management.quickstart.order_model import OrderModel, field, has_atomic_requests
+from payments_integration.management.quickstart.order_model import OrderModel, atomic_databases, field
 from payments_integration.payable import Payable
 
 #: The country and a card method of the sandbox for each currency, to start with.
@@ -41,7 +41,7 @@ def views(order: OrderModel) -> str:
         owner=order.owner,
         reference=order.reference,
         methods=[(code, *METHODS[code]) for code in codes],
-        has_atomic_requests=has_atomic_requests(),
+        atomic=atomic_databases(),
     )
 
 

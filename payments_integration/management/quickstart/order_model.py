@@ -191,5 +191,6 @@ def field(model: type[models.Model], name: str) -> Any:
         return None
 
 
-def has_atomic_requests() -> bool:
-    return any(database.get("ATOMIC_REQUESTS") for database in settings.DATABASES.values())
+def atomic_databases() -> list[str]:
+    """Return the aliases of the databases with ATOMIC_REQUESTS."""
+    return [alias for alias, database in settings.DATABASES.items() if database.get("ATOMIC_REQUESTS")]

@@ -566,6 +566,13 @@ def pay(rf: RequestFactory, db: None) -> Callable[[Sale], Any]:
     return post
 
 
+def test_the_view_is_exempt_from_the_transaction_of_each_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_files, "atomic_databases", lambda: ["default", "money"])
+    names: dict[str, Any] = {}
+    exec(order_files.views(OrderModel(Sale, "number", "amount", "currency", "", "")), names)
+    assert names["pay"]._non_atomic_requests == {"default", "money"}
+
+
 def test_the_view_says_that_the_order_is_paid_already(pay: Callable[[Sale], Any]) -> None:
     """It was paid in another way, so there is no new attempt: that is no error of the site."""
     order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
