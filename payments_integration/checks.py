@@ -66,7 +66,7 @@ def _settings_are_wrong() -> bool:
 @_listed
 def check_settings(**options: Any) -> Messages:
     """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. E017: a misspelt environment variable.
-    E024: WAKE_UP would never be called.
+    E024: WAKE_UP would never be called. E027: workers do not work in the schemas of django-tenants.
     W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
     REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app. W027: an annotation limits
     the rate of the tasks. W028: or their time. W029: the project's Celery app is not imported. W032: handlers wait for
@@ -154,6 +154,14 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
                 hint="Set it to a time that has passed, or leave it out.",
             )
     processing = raw.get("PROCESSING", "inline")
+    # django-tenants' setting. Not imported: the name is from its documentation.
+    if processing != "inline" and any(f"{app}.".startswith(f"{ID}.") for app in getattr(settings, "TENANT_APPS", ())):
+        yield _error(
+            "E027",
+            f'{conf.NAME}["PROCESSING"] is "{processing}" and each tenant has its own tables (TENANT_APPS): tasks and '
+            "workers reconcile in the public schema, so what a tenant has missed is not found.",
+            hint='Set "PROCESSING": "inline", and run payments_process for each tenant.',
+        )
     if raw.get("WAKE_UP") and processing != "worker":
         yield _error(
             "E024",

@@ -405,6 +405,24 @@ def test_a_wake_up_that_is_never_called_is_an_error(processing: str, settings: A
     assert error.hint == 'Set "PROCESSING": "worker", or leave WAKE_UP out.'
 
 
+@pytest.mark.parametrize("processing", ["inline", "celery", "worker"])
+@pytest.mark.parametrize(
+    ("apps", "is_per_tenant"),
+    [
+        (["payments_integration.apps.PaymentsIntegrationConfig"], True),
+        (["payments_integration"], True),
+        (["shop"], False),
+    ],
+)
+def test_with_a_schema_for_each_tenant_only_requests_and_cron_work(
+    processing: str, apps: list[str], is_per_tenant: bool, settings: Any
+) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING=processing)
+    settings.TENANT_APPS = apps
+    found = [message.is_serious() for message in check_settings() if message.id == "payments_integration.E027"]
+    assert found == [True] * (is_per_tenant and processing != "inline")
+
+
 def test_a_worker_needs_no_wake_up_and_no_schedule_of_celery(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = setting(PROCESSING="worker")
     settings.CELERY_BEAT_SCHEDULE = {}
