@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutine, isgeneratorfunction
+from inspect import isasyncgen, isasyncgenfunction, iscoroutine, isgenerator, isgeneratorfunction
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -52,12 +52,14 @@ class SynchronousSignal(Signal):
         super().connect(receiver, sender, weak, dispatch_uid)
 
     def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
-        """Send as Django does. Raises TypeError for a coroutine: a decorator may hide ``async def``."""
+        """Send as Django does. Raises TypeError for a coroutine or generator: a decorator may hide how it is made."""
         responses: list[Any] = super().send(sender, **named)
         for receiver, response in responses:
             if iscoroutine(response):
                 response.close()
                 raise TypeError(f"{receiver!r} returned a coroutine. {_WRITE_INSTEAD}")
+            if isgenerator(response) or isasyncgen(response):
+                raise TypeError(f"{receiver!r} returned a generator, which runs nothing. Write it without a yield.")
         return responses
 
 

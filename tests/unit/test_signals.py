@@ -27,6 +27,10 @@ from tests import factories
 async def deliver(instance: Any = None, **kwargs: Any) -> None: ...
 
 
+def begin(instance: Any = None, **kwargs: Any) -> Any:
+    yield instance
+
+
 async def generate(instance: Any = None, **kwargs: Any) -> Any:
     yield instance
 
@@ -196,7 +200,7 @@ def test_a_sender_by_its_name_is_refused() -> None:
 
 
 def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that does not know that the function is async."""
+    """A decorator that does not know that the function is async, or has a yield."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -208,14 +212,19 @@ def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.case(108)
 @pytest.mark.django_db
 @pytest.mark.parametrize("register", [handlers.on_event("payment.*"), handlers.on_status(Payment)])
-def test_an_async_handler_behind_a_decorator_has_failed(register: Any, woken: list[str]) -> None:
-    register(hide_async(deliver))
+@pytest.mark.parametrize(
+    ("handler", "what"), [(deliver, "a coroutine"), (begin, "a generator"), (generate, "a generator")]
+)
+def test_a_handler_that_runs_nothing_behind_a_decorator_has_failed(
+    register: Any, handler: Any, what: str, woken: list[str]
+) -> None:
+    register(hide_async(handler))
     inbox.receive("default", factories.body(factories.life()[0]))
     inbox.process()
     inbox.dispatch()
     event = Event.objects.get()
     assert event.state == EventState.APPLIED
-    assert "returned a coroutine" in event.error
+    assert f"returned {what}" in event.error
 
 
 @pytest.mark.django_db
