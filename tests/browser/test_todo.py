@@ -139,6 +139,21 @@ def test_a_thing_is_assigned_to_oneself_and_found_under_mine(
     desk.done(most=3)
 
 
+def test_enter_assigns_a_thing_to_the_person_whose_name_was_typed(
+    visit: Visit, fina: User, provider: ProviderSandbox
+) -> None:
+    fill()
+    desk = Desk(visit(fina), TODO)
+    row = desk.page.locator(".pi-todo", has_text="Ana Soto")
+    desk.click(row.get_by_role("button", name="More"))
+    desk.click(row.get_by_label("Assign to", exact=True))
+    User.objects.create_superuser("olga")
+    desk.page.keyboard.type("olga")
+    desk.enter()
+    assert [mark.assignee_name.partition(":")[2] for mark in Todo.objects.all()] == ["olga"]
+    desk.done(most=2)
+
+
 def test_the_keyboard_is_enough(visit: Visit, fina: User, provider: ProviderSandbox) -> None:
     became(rows.payment(), "on_hold", 3)
     visitor = visit(fina)
