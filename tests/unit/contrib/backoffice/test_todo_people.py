@@ -299,6 +299,18 @@ def test_what_was_done_can_be_put_back() -> None:
     assert Todo.objects.get().note == "really"
 
 
+def test_the_list_of_done_things_says_that_it_has_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(todo, "DONE", 2)
+    ana = browser(user("ana", *HANDLE))
+    for number in range(3):
+        on_hold()
+        assert "The newest 2" not in page(ana, f"{TODO}?view=done")
+        press(ana, form(ana), do="done", note=f"note {number}")
+    html = page(ana, f"{TODO}?view=done")
+    assert "The newest 2 are shown." in html
+    assert html.count('value="put-back"') == 2
+
+
 # Snoozed and assigned.
 
 

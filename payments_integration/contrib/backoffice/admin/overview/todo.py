@@ -81,7 +81,8 @@ class TodoPage:
         chosen = self.mine._chosen()
         shown: dict[str, Any] = {"rows": [], "done": [], "is_cut": False}
         if account and self.view == View.DONE:
-            shown["done"] = list(self._done())
+            done = list(self._done())
+            shown |= {"done": done[:DONE], "shown": DONE, "is_cut": len(done) > DONE}
         elif account:
             found = todo.things(self.mine.asked(self.view), self.mine.differences())
             shown |= {"rows": self.mine.rows(found[: todo.SHOWN]), "is_cut": len(found) > todo.SHOWN}
@@ -138,7 +139,7 @@ class TodoPage:
         kinds = [kind.value for kind in self.mine.kinds()]
         found = Todo.objects.filter(account=self.mine.account, kind__in=kinds).exclude(done_at=None)
         page = Page(self.site, self.request)
-        for mark in found.order_by("-done_at", "-pk")[:DONE]:
+        for mark in found.order_by("-done_at", "-pk")[: DONE + 1]:
             note = page.personal(mark.note) if mark.note else str(display.ERASED)
             model = _model(mark.object_kind)
             yield {
