@@ -38,7 +38,7 @@ class ShopReader(Reader):
         if " --dry-run" in command:
             # What is missing is its exit code.
             before = self._files()
-            with pytest.raises(AssertionError, match="payments_quickstart --write"):
+            with pytest.raises(AssertionError, match=r"payments_quickstart --order \S+.* --write"):
                 super()._run(command + self.options, typed)
             assert self._files() == before
             return ""
