@@ -3,6 +3,7 @@
 #   lanes FUNCTION…            run each function in a lane of its own, until all have ended
 #   section TITLE COMMAND…     in a lane: run one command, or a function that is exported; then print its output, and
 #                              its seconds and those of its processes on a core (without servers that are killed)
+#   shared TITLE COMMAND…      in several lanes: the same, in the lane that comes to it first; the others go on
 #
 # The output of a section is printed in one piece when the section ends. A section that fails stops all lanes; its
 # output is then the last thing printed, after the table of sections. However the run ends, its processes end with it.
@@ -49,6 +50,10 @@ section() {
     esac
   } 9>"$work/lock"
   [ $result = ok ]
+}
+
+shared() {
+  if mkdir "$work/taken.$(cksum <<<"$1" | cut -d ' ' -f 1)" 2>/dev/null; then section "$@"; fi
 }
 
 lanes() {
