@@ -39,7 +39,7 @@ LIMITS = {
     "delivery": 1.0,
     "event with a handler": 6.0,
     "event with a declared handler": None,
-    "page of a catch-up": 24.0,
+    "page of a catch-up": 20.0,
 }
 
 

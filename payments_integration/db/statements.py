@@ -8,8 +8,7 @@ that has grown since it was last analysed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import cache, lru_cache
@@ -122,6 +121,10 @@ def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
     return [_prepared(value, fields.get_field(name), connection) for name, value in values.items()]
 
 
+def placeholders(count: int) -> str:
+    return ", ".join(["%s"] * count)
+
+
 def columns(model: type[Model]) -> list[str]:
     """Return the columns of a model, in the order that ``from_values`` expects."""
     return [_column(field) for field in _fields(model)]
@@ -131,8 +134,8 @@ def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) ->
     """Return the rows whose column has one of these texts, each as its column values without conversion."""
     quote = connections[using].ops.quote_name
     names = ", ".join(map(quote, columns(model)))
-    places = ", ".join(["%s"] * len(keys))
-    sql = f"SELECT {names} FROM {quote(model._meta.db_table)} WHERE {quote(column)} IN ({places})"  # noqa: S608  (names of ours)
+    one_of = f"{quote(column)} IN ({placeholders(len(keys))})"
+    sql = f"SELECT {names} FROM {quote(model._meta.db_table)} WHERE {one_of}"  # noqa: S608  (names of ours)
     with connections[using].cursor() as cursor:
         cursor.execute(sql, list(keys))
         return list(cursor.fetchall())
@@ -193,27 +196,39 @@ def lock_row(model: type[ModelT], key: Any) -> ModelT | None:
     return from_values(model, values, using) if values is not None else None
 
 
-def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
-    """Return True if any row of these models is in this state, in any account: a cheap check before a longer query."""
+def are_there(*wanted: tuple[type[Model], str | None], using: str) -> list[bool]:
+    """Return for each model if any row is in this state (None: in any), in any account. One cheap statement."""
+    parameters = [str(state) for _, state in wanted if state is not None for _ in range(2)]
     with connections[using].cursor() as cursor:
-        cursor.execute(_state_sql(models, using), [str(state)] * 2 * len(models))
-        (found,) = cursor.fetchone()
-    return bool(found)
+        cursor.execute(_are_there_sql(wanted, using), parameters)
+        return [bool(found) for found in cursor.fetchone()]
 
 
-@contextmanager
-def in_index_order(using: str) -> Iterator[None]:
-    """Make PostgreSQL read rows by an index in their order. Use it inside a transaction, for one statement.
+def in_index_order(sql: str, parameters: Sequence[Any], *, using: str) -> list[Sequence[Any]]:
+    """Return the rows of a SELECT, which PostgreSQL reads by an index in their order. Call it inside a transaction.
 
     Otherwise it collects and sorts the whole backlog for every batch. The index scan also marks dead index entries.
     """
-    if connections[using].vendor != "postgresql":
-        yield
-        return
-    with connections[using].cursor() as cursor:
-        cursor.execute("SET LOCAL enable_bitmapscan = off")
-        yield
-        cursor.execute("SET LOCAL enable_bitmapscan TO DEFAULT")
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        if connection.vendor != "postgresql":
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall())
+        hint, usual = "SET LOCAL enable_bitmapscan = off", "SET LOCAL enable_bitmapscan TO DEFAULT"
+        # One round trip, if the text reaches a cursor of psycopg 3 that writes the values into it.
+        if (
+            hasattr(connection.connection, "prepare_threshold")
+            and not connection.settings_dict["OPTIONS"].get("server_side_binding")
+            and not connection.execute_wrappers
+        ):
+            cursor.execute(f"{hint}; {sql}; {usual}", parameters)
+            cursor.nextset()
+            return list(cursor.fetchall())
+        cursor.execute(hint)
+        cursor.execute(sql, parameters)
+        rows = list(cursor.fetchall())
+        cursor.execute(usual)
+        return rows
 
 
 def filter_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
@@ -375,17 +390,16 @@ def _converters(model: type[Model], using: str) -> list[tuple[int, Any, list[Cal
 
 
 @cache
-def _state_sql(models: tuple[type[Model], ...], using: str) -> str:
-    quote = connections[using].ops.quote_name
-    state = quote("state")
+def _are_there_sql(wanted: tuple[tuple[type[Model], str | None], ...], using: str) -> str:
+    state = connections[using].ops.quote_name("state")
     # A range with an order, which only the index on the state serves. If many rows were in this state when the table
     # was analysed, PostgreSQL would otherwise read the whole table and expect to find one soon.
+    in_state = f" WHERE {state} >= %s AND {state} <= %s ORDER BY {state}"
     checks = [
-        f"(SELECT 1 FROM {quote(model._meta.db_table)} WHERE {state} >= %s AND {state} <= %s"  # noqa: S608  (table names of ours)
-        f" ORDER BY {state} LIMIT 1) IS NOT NULL"
-        for model in models
+        f"(SELECT 1 FROM {_table(model, using)}{'' if given is None else in_state} LIMIT 1) IS NOT NULL"  # noqa: S608  (table names of ours)
+        for model, given in wanted
     ]
-    return f"SELECT {' OR '.join(checks)}"
+    return f"SELECT {', '.join(checks)}"
 
 
 def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:

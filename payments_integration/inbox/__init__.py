@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
+    from payments_integration.inbox.claiming import UNDISPATCHED as UNDISPATCHED
     from payments_integration.inbox.dispatching import dispatch as dispatch
     from payments_integration.inbox.finding import undispatched as undispatched
     from payments_integration.inbox.processing import process as process, unapplied as unapplied

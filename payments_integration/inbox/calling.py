@@ -25,6 +25,7 @@ from django.utils import timezone
 from payments_integration import telemetry
 from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost
+from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.claiming import DONE, Page, naming, release_others
 from payments_integration.inbox.finding import CLAIM
@@ -282,10 +283,6 @@ def _mark_sql(model: type[Item], using: str, count: int, with_changes: bool) -> 
 def _changes_sql(using: str, count: int) -> str:
     table = connections[using].ops.quote_name(StatusChange._meta.db_table)
     return f"UPDATE {table} SET dispatched_at = %s WHERE event_id IN ({placeholders(count)})"  # noqa: S608  (names of ours)
-
-
-def placeholders(count: int) -> str:
-    return ", ".join(["%s"] * count)
 
 
 def only_by_key(column: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import compress
 from typing import Any
 
 from django.db import Error as AnyDatabaseError, OperationalError, connections, transaction
@@ -52,6 +53,8 @@ from payments_integration.signals import are_database_only, event_received, stat
 
 logger = get_logger(__name__)
 
+#: The models of items, and the state of an undispatched item.
+UNDISPATCHED = ((Event, EventState.APPLIED), (StatusChange, EventState.APPLIED))
 #: Items in the first page. After a fast page the next one is twice as large, up to BATCH_SIZE.
 FIRST_PAGE = 25
 _PAGE_SECONDS = 1.0
@@ -93,7 +96,9 @@ def naming(item: Item) -> dict[str, Any]:
 def pages(account: str | None, using: str, deadline: float | None) -> Iterator[Page]:
     """Claim page after page, oldest items first. Claims the next page when the caller has finished the last one."""
     size, most = FIRST_PAGE, conf.current().BATCH_SIZE
-    for model, when in ((Event, "created_at"), (StatusChange, "at")):
+    # One statement, after which most calls are over.
+    found = statements.are_there(*UNDISPATCHED, using=using)
+    for model, when in compress(((Event, "created_at"), (StatusChange, "at")), found):
         place: tuple[Any, Any] | None = None
         while not stopping.is_over(deadline):
             restore_session(connections[using])

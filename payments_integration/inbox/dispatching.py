@@ -19,7 +19,6 @@ from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError
 from payments_integration import telemetry
 from payments_integration.attention import name_trouble
 from payments_integration.db.claims import ClaimLost
-from payments_integration.db.statements import is_any_in_state
 from payments_integration.db.transactions import WriterPauses, drop_if_broken, is_transient, repeatable
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox.calling import ReceiverFailed, WorkChanged, call_receivers, is_refused
@@ -35,7 +34,7 @@ from payments_integration.inbox.claiming import (
 from payments_integration.inbox.failures import Failure, count_failure, first_wait
 from payments_integration.inbox.groups import GroupFailed, call_group, first_group
 from payments_integration.inbox.loading import Item, Work, ids_of
-from payments_integration.models import Event, EventState, Grouping, StatusChange
+from payments_integration.models import Event, Grouping
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 
@@ -58,8 +57,6 @@ def dispatch(account: str | None = None, *, deadline: float | None = None) -> in
 
 def _dispatch(account: str | None, deadline: float | None) -> int:
     using = router.db_for_write(Event)
-    if not is_any_in_state(EventState.APPLIED, Event, StatusChange, using=using):
-        return 0
     pauses = WriterPauses(using)
     dispatched, again = 0, True
     while again:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,7 @@ _LONGEST_RETRY = timedelta(seconds=conf.LONGEST_RETRY)
 
 def next_items(
     model: Any, when: str, account: str | None, place: tuple[Any, Any] | None, size: int, using: str
-) -> list[tuple[Any, ...]]:
+) -> list[Sequence[Any]]:
     """Return object, time and key of the next items after a place, as unconverted database values."""
     now, refused = timezone.now(), tuple(waiting_accounts(account))
     sql, parameters = _next_items_sql(model, when, account is not None, place is not None, refused, size, using)
@@ -34,9 +34,8 @@ def next_items(
         given |= {_prepared(_AT, using): place[0], _PLACE[model]: place[1]}
     for length in (timedelta(0), *(each + CLOCK_SLACK for each in (_LONGEST_RETRY, CLAIM.length))):
         given[_prepared(_NOW + length, using)] = _prepared(now + length, using)
-    with transaction.atomic(using=using), in_index_order(using), connections[using].cursor() as cursor:
-        cursor.execute(sql, [given.get(value, value) for value in parameters])
-        return list(cursor.fetchall())
+    with transaction.atomic(using=using):
+        return in_index_order(sql, [given.get(value, value) for value in parameters], using=using)
 
 
 #: Placeholders for the values of a call, in a statement that is built once.

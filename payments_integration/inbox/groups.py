@@ -18,6 +18,7 @@ from django.db import Error as AnyDatabaseError, connections
 from payments_integration import telemetry
 from payments_integration.db import statements
 from payments_integration.db.border import Callbacks
+from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
     GOES_FIRST,
@@ -29,7 +30,6 @@ from payments_integration.inbox.calling import (
     mark,
     mirror_columns,
     only_by_key,
-    placeholders,
     require_transaction,
     send,
 )

@@ -11,8 +11,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from django.db import DatabaseError, router
-from django.db.models import Case, Q, QuerySet, Value, When
+from django.db import DatabaseError, connections, router
+from django.db.models import Q, QuerySet
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
@@ -20,7 +20,7 @@ from payments_integration.attention import call_attention, name_trouble
 from payments_integration.db import statements
 from payments_integration.db.claims import long_ago
 from payments_integration.db.refusals import condemns, described, in_halves
-from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
+from payments_integration.db.statements import are_there, filter_account_last, in_index_order, placeholders
 from payments_integration.db.transactions import WriterPauses, deleted, locked, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
@@ -91,7 +91,7 @@ def _process(account: str | None, deadline: float | None, most: int | None, sinc
 
 
 def _retry_stuck(account: str | None, deadline: float | None) -> int:
-    if not is_any_in_state(EventState.PENDING, Event, using=router.db_for_write(Event)):
+    if not any(are_there((Event, EventState.PENDING), using=router.db_for_write(Event))):
         return 0
     done = 0
     for event_id in list(unapplied(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
@@ -151,8 +151,10 @@ def _batch(
             pending = Event.objects.filter(pk__in=only, state=EventState.PENDING).order_by("created_at", "id")
         if since is not None:
             pending = pending.filter(created_at__gte=since)
-        with in_index_order(using):
-            events = list(locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE])
+        pending = locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE]
+        sql, parameters = pending.query.get_compiler(using=using).as_sql()
+        found = in_index_order(str(sql), parameters, using=using)
+        events = [statements.from_values(Event, values, using) for values in found]
         if not events:
             return [], 0, 0
         with telemetry.during(telemetry.Batch(events)):
@@ -250,14 +252,19 @@ def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> No
             state = EventState.HELD if held else EventState.APPLIED
         previous_status = applied.previous_status.get(event.id, "")
         outcomes[state, event.id in erased_ids][previous_status].append(event.id)
+    using = router.db_for_write(Event)
+    table = connections[using].ops.quote_name(Event._meta.db_table)
     for (outcome, is_erased), by_status in sorted(outcomes.items()):
-        gone = {"body": None} if is_erased else {}
         # The largest group is the default, so that the statement names few ids twice.
         *others, (most, _) = sorted(by_status.items(), key=lambda group: len(group[1]))
-        previous = Case(*(When(pk__in=ids, then=Value(status)) for status, ids in others), default=Value(most))
-        Event.objects.filter(pk__in=list(chain.from_iterable(by_status.values()))).update(
-            state=outcome, previous_status=previous, attempts=0, error="", **gone
-        )
+        cases = " ".join(f"WHEN id IN ({placeholders(len(ids))}) THEN %s" for _, ids in others)
+        previous = f"CASE {cases} ELSE %s END" if cases else "%s"
+        gone = ", body = NULL" if is_erased else ""
+        marked = list(chain.from_iterable(by_status.values()))
+        sql = f"UPDATE {table} SET state = %s, previous_status = {previous}, attempts = 0, error = ''{gone}"  # noqa: S608  (names of ours)
+        parameters = [str(outcome), *chain.from_iterable((*ids, status) for status, ids in others), most, *marked]
+        with connections[using].cursor() as cursor:
+            cursor.execute(f"{sql} WHERE id IN ({placeholders(len(marked))})", parameters)
 
 
 def _dispatched_before(events: list[Event]) -> set[str]:

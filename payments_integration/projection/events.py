@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
 from typing import Any
-
-from django.db.models import CharField, FloatField, Q, Value
 
 from payments_integration import schemas
 from payments_integration.db import statements
@@ -19,8 +16,6 @@ from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
-    AccountState,
-    Balance,
     Event,
     Mirror,
     ObjectKey,
@@ -33,10 +28,6 @@ from payments_integration.projection.ordering import Order
 from payments_integration.projection.reads import request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.signals import mirror_written
-
-#: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its
-#: account. Other ids are unique across accounts, and a row of another account must be found, to refuse the event.
-_RowKey = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -95,14 +86,19 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
     postponed.
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
+    if not batch:
+        return BatchResult()
     objects = _lock(batch)
     absent = [key for key, item in objects.items() if item.row is None]
     named = [name for _, resource in batch for name in _named(resource)]
-    now_at, owners = _times_and_owners((event.account for event, _ in batch), [*named, *absent])
+    new = [(event.account, resource) for event, resource in batch if objects[_key(event)].row is None]
+    erasing = {key for account, resource in new for key in rows.erasing_keys(account, resource)}
+    facts = rows.read_facts((event for event, _ in batch), [*named, *absent], erasing)
+    owners = facts.owners
     for key in absent:
         objects[key].is_locked_elsewhere = key in owners
     owners |= {key: item.row.account for key, item in objects.items() if item.row is not None}
-    _note_erased(batch, objects)
+    _note_erased(batch, objects, facts.erased)
     applied = BatchResult()
     refreshes: dict[ObjectKey, str] = {}
     #: Objects whose rows may be older than an event. Their handlers wait for the refresh.
@@ -119,7 +115,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             applied.refused[event.id] = "it names an object of another account"
             continue
         applied.previous_status[event.id] = item.status
-        reason = _apply(item, event, resource, now_at[event.account])
+        reason = _apply(item, event, resource, facts.now_at[event.account])
         if item.row is not None and item.row.erased_at:
             applied.erased.add(event.id)
         key = (event.account, event.object_kind, event.object_id)
@@ -134,7 +130,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
         owners[_key(event)] = event.account
-    applied.new_status = _save(objects.values())
+    applied.new_status = _save(objects.values(), facts.recorded)
     request_refreshes(refreshes, awaited=awaited)
     return applied
 
@@ -170,7 +166,7 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     return ""
 
 
-def _named(resource: schemas.AnyResource) -> list[_RowKey]:
+def _named(resource: schemas.AnyResource) -> list[rows.RowKey]:
     """Return the key of each other object that this one names, such as a refund's payment."""
     named = _references(rows.KIND_OF[type(resource)])
     return [(kind, "", object_id) for name, kind in named if (object_id := getattr(resource, name))]
@@ -183,62 +179,29 @@ def _references(kind: str) -> list[tuple[str, str]]:
     return [(field.attname, field.related_model.kind) for field in fields]
 
 
-def _times_and_owners(
-    accounts: Iterable[str], objects: Iterable[_RowKey]
-) -> tuple[dict[str, datetime], dict[_RowKey, str]]:
-    """Return the provider's present time by account, and the account of each of these objects that is mirrored.
-
-    Takes one statement.
-    """
-    names, keys = set(accounts), defaultdict(set)
-    for key in objects:
-        keys[key[0]].add(key)
-    found = AccountState.objects.filter(account__in=names).values_list(
-        "account", Value("", CharField()), Value("", CharField()), "clock_offset"
-    )
-    mirrored = [
-        MIRRORS[kind]
-        ._default_manager.filter(_identity(MIRRORS[kind], wanted))
-        .values_list("account", Value(kind, CharField()), _id_field(kind), Value(0.0, FloatField()))
-        for kind, wanted in sorted(keys.items())
-    ]
-    offsets: dict[str, float] = {}
-    owners: dict[_RowKey, str] = {}
-    for account, kind, object_id, offset in found.union(*mirrored, all=True) if mirrored else found:
-        if kind:
-            owners[kind, _scope(kind, account), object_id] = account
-        else:
-            offsets[account] = offset
-    return {account: ordering.time_by(offsets.get(account)) for account in names}, owners
-
-
-def _note_erased(batch: list[tuple[Event, Any]], objects: dict[_RowKey, _Object]) -> None:
+def _note_erased(batch: list[tuple[Event, Any]], objects: dict[rows.RowKey, _Object], known: set[ObjectKey]) -> None:
     """Mark new objects whose personal data was erased before they came."""
     new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
     erased = keep_erased(
-        [(event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere]
+        [(event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere], known
     )
     for event, _ in new if erased else ():
         if (event.account, event.object_kind, event.object_id) in erased:
             objects[_key(event)].is_erased = True
 
 
-def _key(event: Event) -> _RowKey:
-    return (event.object_kind, _scope(event.object_kind, event.account), event.object_id)
+def _key(event: Event) -> rows.RowKey:
+    return (event.object_kind, rows.scope(event.object_kind, event.account), event.object_id)
 
 
-def _scope(kind: str, account: str) -> str:
-    return account if kind == Kind.BALANCE else ""
-
-
-def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
+def _lock(batch: list[tuple[Event, Any]]) -> dict[rows.RowKey, _Object]:
     """Return the batch's objects with their rows, locked. Without a row are new ones and what is locked elsewhere."""
     objects = {_key(event): _Object(row=None) for event, _ in batch}
     for kind, model in MIRRORS.items():
         keys = [key for key in objects if key[0] == kind]
         if not keys:
             continue
-        wanted = model._default_manager.filter(_identity(model, keys))
+        wanted = model._default_manager.filter(rows.identity(model, keys))
         for row in locked(wanted, skip_locked=True).order_by("pk"):
             item = objects.get(_row_key(row))
             if item is not None:
@@ -247,22 +210,11 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
     return objects
 
 
-def _identity(model: type[Any], keys: Collection[_RowKey]) -> Q:
-    """Match the rows with these keys, and other balances of the same accounts and currencies."""
-    if model is Balance:
-        return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
-    return Q(pk__in=[key[2] for key in keys])
+def _row_key(row: Mirror) -> rows.RowKey:
+    return (row.kind, rows.scope(row.kind, row.account), row.object_id)
 
 
-def _id_field(kind: str) -> str:
-    return "currency" if kind == Kind.BALANCE else "pk"
-
-
-def _row_key(row: Mirror) -> _RowKey:
-    return (row.kind, _scope(row.kind, row.account), row.object_id)
-
-
-def _save(objects: Iterable[_Object]) -> dict[str, str]:
+def _save(objects: Iterable[_Object], recorded: Mapping[ObjectKey, rows.Recorded]) -> dict[str, str]:
     """Write the rows. Returns the new status by the event that brought it."""
     touched = [item for item in objects if item.changed]
     for item in touched:
@@ -283,7 +235,6 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             continue
         if change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             changes.append((change, item.first_at))
-    recorded = rows.recorded_statuses([change.object_key for change, _ in changes])
     status_changes = [
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]

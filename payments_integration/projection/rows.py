@@ -1,17 +1,19 @@
 """Convert structs to rows, compare them, build the history rows of a change, and keep erased data out.
 
-A new row may also show that another ledger made its object.
+``read_facts`` reads what decides about a batch. A new row may also show that another ledger made its object.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Set
 from datetime import datetime, timedelta
+from itertools import chain
 from types import NoneType
 from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, FloatField, Q, QuerySet, Value
 from django.utils import timezone
 
 from payments_integration import schemas
@@ -22,6 +24,7 @@ from payments_integration.models import (
     EMPTY_VALUES,
     MIRRORS,
     AccountState,
+    Balance,
     Erasure,
     Event,
     EventState,
@@ -33,7 +36,7 @@ from payments_integration.models import (
     of_objects,
     unknown_operations,
 )
-from payments_integration.projection import history
+from payments_integration.projection import history, ordering
 from payments_integration.signals import Reason, has_listeners, mirror_written, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
@@ -46,6 +49,11 @@ _AS_THEY_ARE = frozenset({int, datetime, NoneType})
 _REPORT_EVERY = timedelta(days=1)
 
 KIND_OF: dict[type[schemas.Resource], Kind] = {struct: Kind(kind) for kind, struct in schemas.RESOURCES.items()}
+
+
+#: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its
+#: account. Other ids are unique across accounts, and a row of another account must be found, to refuse the event.
+RowKey = tuple[str, str, str]
 
 
 def rows_of(kind: str, account: str, object_id: str) -> QuerySet[Any]:
@@ -204,25 +212,99 @@ def changes_object(change: StatusChange, recorded: Recorded | None, row_at: date
     return change.status != recorded.status
 
 
+class Facts(NamedTuple):
+    """What decides about a batch, in addition to the rows of its objects."""
+
+    #: The provider's present time by account.
+    now_at: dict[str, datetime]
+    #: The accounts of mirrored objects.
+    owners: dict[RowKey, str]
+    #: The newest recorded statuses of the batch's objects.
+    recorded: dict[ObjectKey, Recorded]
+    #: Objects whose personal data was erased.
+    erased: set[ObjectKey]
+
+
+def read_facts(events: Iterable[Event], mirrored: Iterable[RowKey], erasing: Collection[ObjectKey]) -> Facts:
+    """Read the facts in one statement: which of ``mirrored`` is mirrored, and which of ``erasing`` was erased."""
+    objects, by_kind = {event.object_key for event in events}, defaultdict(set)
+    for key in mirrored:
+        by_kind[key[0]].add(key)
+    names = {account for account, _, _ in objects}
+    no_text, nothing = Value("", CharField()), Value(None, FloatField())
+    key_fields = ("account", "object_kind", "object_id")
+    # The first part has a type for each column.
+    changes = StatusChange.objects.filter(of_objects(objects)).values_list(*key_fields, "status", "at", "pk", nothing)
+    parts: list[Any] = [
+        AccountState.objects.filter(account__in=names).values_list(
+            "account", no_text, no_text, no_text, nothing, nothing, "clock_offset"
+        )
+    ]
+    parts += [
+        MIRRORS[kind]
+        ._default_manager.filter(identity(MIRRORS[kind], wanted))
+        .values_list("account", Value(kind, CharField()), _id_field(kind), no_text, nothing, nothing, nothing)
+        for kind, wanted in sorted(by_kind.items())
+    ]
+    if erasing:
+        erasures = Erasure.objects.filter(of_objects(erasing))
+        parts.append(erasures.values_list(*key_fields, Value("erased", CharField()), nothing, nothing, nothing))
+    offsets: dict[str, float | None] = {}
+    owners: dict[RowKey, str] = {}
+    newest: dict[ObjectKey, tuple[datetime, int, str]] = {}
+    gone: set[ObjectKey] = set()
+    for account, kind, object_id, status, at, pk, offset in changes.union(*parts, all=True):
+        key = (account, kind, object_id)
+        if at is not None:
+            newest[key] = max(newest.get(key, (at, pk, status)), (at, pk, status))
+        elif status:
+            gone.add(key)
+        elif kind:
+            owners[kind, scope(kind, account), object_id] = account
+        else:
+            offsets[account] = offset
+    return Facts(
+        {account: ordering.time_by(offsets.get(account)) for account in names},
+        owners,
+        {key: Recorded(status, at) for key, (at, _, status) in newest.items()},
+        gone,
+    )
+
+
+def scope(kind: str, account: str) -> str:
+    return account if kind == Kind.BALANCE else ""
+
+
+def identity(model: type[Any], keys: Collection[RowKey]) -> Q:
+    """Match the rows with these keys, and other balances of the same accounts and currencies."""
+    if model is Balance:
+        return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
+    return Q(pk__in=[key[2] for key in keys])
+
+
+def _id_field(kind: str) -> str:
+    return "currency" if kind == Kind.BALANCE else "pk"
+
+
 def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:
     """Return the keys of objects whose personal data was erased. One statement, none without keys."""
     wanted = set(keys)
     return {erasure.object_key for erasure in Erasure.objects.filter(of_objects(wanted))} if wanted else set()
 
 
-def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[ObjectKey]:
+def keep_erased(
+    objects: Iterable[tuple[str, schemas.AnyResource]], known: Set[ObjectKey] | None = None
+) -> set[ObjectKey]:
     """Return the keys of new (account, object) pairs that must be inserted without personal data.
 
     A refund is erased with its payment, and a payout with its refund. Call in the transaction that inserts, and repeat
-    it after an IntegrityError, which means a lost race. At most two statements.
+    it after an IntegrityError, which means a lost race. ``known``: the erased ones of all their ``erasing_keys``.
+    If it is not given, one statement finds them.
     """
-    parents = {
-        (account, str(KIND_OF[type(resource)]), object_id_of(resource)): _parent(account, resource)
-        for account, resource in objects
-        if MIRRORS[KIND_OF[type(resource)]].personal
-    }
-    known = erased({*parents, *(parent for parent in parents.values() if parent is not None)})
-    found = {key for key, parent in parents.items() if key in known or parent in known}
+    related = {keys[0]: keys for account, resource in objects if (keys := erasing_keys(account, resource))}
+    if known is None:
+        known = erased(chain.from_iterable(related.values()))
+    found = {own for own, keys in related.items() if not known.isdisjoint(keys)}
     inherited = [
         Erasure(account=account, object_kind=kind, object_id=object_id, actor="with what it belongs to")
         for account, kind, object_id in sorted(found - known)

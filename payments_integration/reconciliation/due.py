@@ -19,7 +19,7 @@ from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
 from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.statements import filter_account
+from payments_integration.db.statements import are_there, filter_account
 from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
@@ -108,14 +108,17 @@ def process_due(
 def _take_steps(account: str | None, deadline: float | None, counted: Callable[..., int]) -> None:
     # Before anything is applied: events that arrive after the key was replaced may be another project's.
     sync.compare_keys(account, deadline=deadline)
-    with RetryDeadline(deadline, using=router.db_for_write(Event)):
+    using = router.db_for_write(Event)
+    with RetryDeadline(deadline, using=using):
         hurry = deadline is not None
         counted("applied", inbox.process, hurry=hurry)
         if deadline is None:
             inbox.release_overdue(account)
             send_overdue(account)
-        counted("dispatched", inbox.dispatch)
-        is_any_due = DueRefresh.objects.exists()
+        # One statement, after which most wake-ups are over.
+        *are_undispatched, is_any_due = are_there(*inbox.UNDISPATCHED, (DueRefresh, None), using=using)
+        if any(are_undispatched):
+            counted("dispatched", inbox.dispatch)
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():

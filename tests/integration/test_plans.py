@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Count
 from django.test import Client
 from django.urls import reverse
@@ -187,11 +187,29 @@ def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
     refund = factories.refund(id="re_1", payment_id="pay_new")
     bodies = [factories.body(factories.event(data)) for data in (refund, factories.payment(id="pay_new"))]
     inbox.receive_many("default", bodies, source="webhook")
-    with plans_of("SELECT", ERASURE) as plans:
+    with plans_of("(SELECT", ERASURE) as plans:
         assert process_batch("default") == (2, 0)
     assert plans
     for plan in plans:
         assert "Seq Scan" not in plan, plan
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["one text", "three texts"])
+def test_the_planner_hint_is_for_one_statement(is_alone: bool) -> None:
+    """A wrapper of the project may add a statement of its own to each text."""
+    setting = "SELECT current_setting('enable_bitmapscan'), %s"
+    texts: list[str] = []
+
+    def note(execute: Any, sql: str, *others: Any) -> Any:
+        texts.append(sql)
+        return execute(sql, *others)
+
+    with transaction.atomic(), nullcontext() if is_alone else connection.execute_wrapper(note):
+        assert statements.in_index_order(setting, ["value"], using="default") == [("off", "value")]
+        with connection.cursor() as cursor:
+            cursor.execute(setting, ["value"])
+            assert cursor.fetchall() == [("on", "value")]
+    assert len(texts) == (0 if is_alone else 4)
 
 
 @pytest.mark.parametrize("is_analysed", [False, True])

@@ -182,16 +182,17 @@ def test_a_row_built_by_position_equals_one_built_by_name() -> None:
 
 
 def test_whether_any_row_is_in_a_state() -> None:
-    def look(state: EventState) -> bool:
-        return statements.is_any_in_state(state, Event, StatusChange, using="default")
+    def look(state: EventState) -> list[bool]:
+        return statements.are_there((Event, state), (StatusChange, state), (StatusChange, None), using="default")
 
-    assert not look(EventState.PENDING)
+    assert look(EventState.PENDING) == [False, False, False]
     statements.insert_if_free(new_event(), using="default")
-    assert look(EventState.PENDING)
-    assert not look(EventState.APPLIED)
+    assert look(EventState.PENDING) == [True, False, False]
+    assert look(EventState.APPLIED) == [False, False, False]
     change = {"account": "default", "object_kind": "payment", "object_id": "pay_1", "status": "failed"}
     StatusChange.objects.create(**change, at=datetime(2026, 1, 1, tzinfo=UTC), state=EventState.APPLIED)
-    assert look(EventState.APPLIED)
+    assert look(EventState.APPLIED) == [False, True, True]
+    assert look(EventState.DONE) == [False, False, True]
 
 
 def test_expressions_of_no_row_are_answered_in_one_statement(django_assert_num_queries: Any) -> None:

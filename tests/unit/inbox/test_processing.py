@@ -35,14 +35,14 @@ def receive(*events: dict[str, Any], account: str = "default") -> None:
         inbox.receive(account, body(item))
 
 
-def test_a_batch_of_500_events_costs_at_most_20_statements() -> None:
+def test_a_batch_of_500_events_costs_at_most_18_statements() -> None:
     events = [item for n in range(125) for item in factories.life(f"pay_{n}")[:4]]
     counts = inbox.receive_many("default", map(body, events), source="reconciliation")
     assert counts[Receipt.NEW] == 500
     with CaptureQueriesContext(connection) as queries:
         assert inbox.process() == 500
         assert inbox.dispatch() == 0
-    assert len(queries) <= 20, [query["sql"][:80] for query in queries]
+    assert len(queries) <= 18, [query["sql"][:80] for query in queries]
     assert Payment.objects.filter(status="succeeded").count() == 125
     assert set(Event.objects.values_list("state", flat=True)) == {"done"}
 
@@ -55,7 +55,7 @@ def test_the_statements_do_not_grow_with_updates() -> None:
     inbox.receive_many("default", map(body, later), source="reconciliation")
     with CaptureQueriesContext(connection) as queries:
         assert inbox.process() == 200
-    assert len(queries) <= 15, [query["sql"][:80] for query in queries]
+    assert len(queries) <= 13, [query["sql"][:80] for query in queries]
     assert Payment.objects.filter(status="succeeded").count() == 100
 
 
