@@ -31,7 +31,7 @@ _MIN_PAYLOAD = 20
 #: The first characters of amounts and hashes. Every other term begins with a letter or a digit.
 _AMOUNT, _HASH = "$", "#"
 _RUN = re.compile(r"[^\W_]+")
-#: Of the countries in the Americas.
+#: A calling code of a country in the Americas, at the beginning of a number.
 _COUNTRY_CODE = re.compile(r"^\+(?:1|50\d|59\d|5\d)")
 
 #: Beginnings of terms. An object must have one of them.
