@@ -129,23 +129,23 @@ def _close(balance: Balance, until: date) -> int:
 
 def _computed(wanted: Sequence[tuple[Balance, date]]) -> Iterator[Amounts | None]:
     """Yield for each balance the last amounts that the provider had before its day ended, as far as that is known."""
+    balances = {balance.pk: balance for balance, _ in wanted}
+    newest = {key: changes_of(balance).order_by("-at", "-pk") for key, balance in balances.items()}
+    events = {key: _events_of(balance).order_by("-created_at", "-pk") for key, balance in balances.items()}
     for start in range(0, len(wanted), _PARTS):
-        some = wanted[start : start + _PARTS]
-        last = [
-            changes_of(balance).filter(at__lt=start_of(day + _DAY)).order_by("-at", "-pk")[:1] for balance, day in some
-        ]
+        some = [(balance.pk, start_of(day + _DAY)) for balance, day in wanted[start : start + _PARTS]]
+        last = [newest[key].filter(at__lt=end)[:1] for key, end in some]
         changes = [
             changes.annotate(part=Value(number, IntegerField())).values_list("part", *Amounts._fields)
             for number, changes in enumerate(last)
         ]
         # Only the newest of the events that were applied together is recorded as a change, and no late one.
         later = [
-            _events_of(balance)
-            .filter(created_at__gt=Subquery(changes.values("at")), created_at__lt=start_of(day + _DAY))
+            events[key]
+            .filter(created_at__gt=Subquery(changes.values("at")), created_at__lt=end)
             .annotate(part=Value(number, IntegerField()))
-            .order_by("-created_at", "-pk")
             .values_list("part", "body")[:1]
-            for number, ((balance, day), changes) in enumerate(zip(some, last, strict=True))
+            for number, ((key, end), changes) in enumerate(zip(some, last, strict=True))
         ]
         using = router.db_for_write(BalanceChange)
         found = {int(number): Amounts(*amounts) for number, *amounts in union_of(changes, using=using)}
