@@ -7,7 +7,7 @@ large. So statements for many rows are bounded by bytes, and a row that is too l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from django.db import DataError, connections, router
@@ -62,6 +62,11 @@ def portions(
         found[-1].append(item)
         size += needed
     return found
+
+
+def in_parts(items: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
+    """Return slices of at most ``size`` items, such as keys for one statement."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def refuse_too_large(values: Sequence[Any], *, using: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,10 +13,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import projection, schemas
+from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account, insert_many
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.erasure.erasers import erasers
-from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
+from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of
 from payments_integration.erasure.selection import Selection
 from payments_integration.exceptions import REFUSAL_CODES
 from payments_integration.models import (
@@ -65,11 +66,11 @@ def erase(found: Found, *, actor: str) -> Erased:
 
     ``finish`` erases the rest: open operations and pending events. ``actor`` is who asked for the erasure.
     """
-    for part in parts(sorted(found.keys)):
+    for part in in_parts(sorted(found.keys)):
         for key in part:
             _record(key, actor)
     erased = Erased()
-    for part in parts(sorted(found.keys)):
+    for part in in_parts(sorted(found.keys)):
         _erase_all(part, erased)
     _erase_quarantined(found.quarantined, erased)
     for eraser, keys in found.elsewhere.items():
@@ -122,7 +123,7 @@ def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
     expand(all_keys)
     children = all_keys - set(keys)
     left: set[ObjectKey] = children - projection.erased(children)
-    for part in parts(sorted(all_keys)):
+    for part in in_parts(sorted(all_keys)):
         bodies = Event.objects.filter(of_objects(part), body__isnull=False)
         of_others = (eraser.rows().filter(of_objects(part)) for eraser in erasers())
         for rows in (bodies, *of_others):
@@ -137,7 +138,7 @@ def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
     return sorted(left)
 
 
-def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
+def _erase_all(keys: Sequence[ObjectKey], erased: Erased) -> None:
     """Erase these objects and the objects that belong to them now."""
     known = set(keys)
     wanted = set(keys)

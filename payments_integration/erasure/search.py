@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from payments_integration import conf
+from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account
 from payments_integration.enums import Kind, kind_of
 from payments_integration.erasure.erasers import Eraser, erasers
@@ -55,18 +56,18 @@ class Found:
         """Count the objects of each kind. ``open_operation`` counts operations that must be closed first."""
         counts: Counter[str] = Counter(kind for _, kind, _ in self.keys if kind != Erasure.OPERATION)
         counts["event"] = sum(
-            Event.objects.filter(of_objects(part)).exclude(body=None).count() for part in parts(sorted(self.keys))
+            Event.objects.filter(of_objects(part)).exclude(body=None).count() for part in in_parts(sorted(self.keys))
         )
         states = {
             operation.pk: operation.state
-            for part in parts(sorted(self.keys))
+            for part in in_parts(sorted(self.keys))
             for operation in operations_of(part).only("pk", "state")
         }
         counts["open_operation"] = sum(state in OPEN_OPERATION_STATES for state in states.values())
         counts["operation"] = len(states) - counts["open_operation"]
         for eraser in erasers():
             counts[eraser.name[0]] = len(self.elsewhere.get(eraser, ())) + sum(
-                eraser.rows().filter(of_objects(part)).count() for part in parts(sorted(self.keys))
+                eraser.rows().filter(of_objects(part)).count() for part in in_parts(sorted(self.keys))
             )
         counts["quarantined"] = len(self.quarantined)
         return {kind: count for kind, count in sorted(counts.items()) if count}
@@ -99,7 +100,7 @@ def expand(keys: set[ObjectKey]) -> None:
     new = set(keys)
     while new:
         children: set[ObjectKey] = set()
-        for part in parts(sorted(new)):
+        for part in in_parts(sorted(new)):
             children |= set(_children(part))
         new = children - keys
         keys |= new
@@ -120,12 +121,6 @@ def in_quarantine(
         raw = bytes(body)
         if not ids.isdisjoint(strings_of(raw)) or (selection.has_personal_data and selection.is_in_body(raw)):
             yield pk
-
-
-def parts(keys: list[ObjectKey]) -> Iterator[list[ObjectKey]]:
-    """Split the keys into parts that fit into a statement."""
-    for start in range(0, len(keys), _PAGE):
-        yield keys[start : start + _PAGE]
 
 
 def _known(object_id: str, account: str | None) -> ObjectKey:
@@ -192,7 +187,7 @@ def _elsewhere(
             yield pk
 
 
-def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:
+def _children(keys: Sequence[ObjectKey]) -> Iterator[ObjectKey]:
     ids: dict[str, list[str]] = defaultdict(list)
     for _, kind, object_id in keys:
         ids[kind].append(object_id)

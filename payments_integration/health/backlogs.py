@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db.models import Case, Count, DateTimeField, F, Field, IntegerField, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
+from payments_integration.db.sizes import in_parts
 from payments_integration.health.report import Waiting
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
@@ -30,8 +31,6 @@ _ACCOUNTS = 40
 #: Attempts, over an hour in all, after which a failing read is a problem and no longer a passing outage.
 FAILING_ATTEMPTS = 10
 
-T = TypeVar("T")
-
 
 class SlicedAggregate(Subquery):
     """An aggregate over a column of a sliced query, for use in ``QuerySet.aggregate``."""
@@ -46,7 +45,7 @@ class SlicedAggregate(Subquery):
 def read_backlogs(accounts: Sequence[str], now: datetime) -> dict[str, dict[str, Waiting]]:
     """Return the waiting rows of each account, by name."""
     backlogs: dict[str, dict[str, Waiting]] = {}
-    for some in batched(accounts, _ACCOUNTS):
+    for some in in_parts(accounts, _ACCOUNTS):
         # With subqueries alone, the statement would return a row for each account, and none for an empty table.
         aggregates: dict[str, Any] = {"accounts": Count("pk")}
         for number, alias in enumerate(some):
@@ -116,11 +115,6 @@ def _events(account: str, state: str) -> QuerySet[Event]:
 
 def _changes(account: str, state: str) -> QuerySet[StatusChange]:
     return StatusChange.objects.filter(account=account, state=state).order_by("at")
-
-
-def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Return slices of at most ``size`` items."""
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _if(condition: Q, since: Any) -> Case:

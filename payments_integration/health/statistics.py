@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from django.db.models import Q, QuerySet
 
 from payments_integration.db import statements
+from payments_integration.db.sizes import in_parts
 from payments_integration.exceptions import closing_error, recorded_error
-from payments_integration.health.backlogs import age, batched, read_backlogs
+from payments_integration.health.backlogs import age, read_backlogs
 from payments_integration.health.report import (
     AccountStatistics,
     Backlog,
@@ -155,7 +156,7 @@ def _account_statistics(
 
 
 def _union(parts: Sequence[QuerySet[Any, Any]]) -> Iterator[tuple[Any, ...]]:
-    for some in batched(parts, PARTS):
+    for some in in_parts(parts, PARTS):
         yield from statements.union_of(some, using=some[0].db, convert=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from django.utils import timezone
 
 from payments_integration import permissions
 from payments_integration.attention import call_attention
+from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.loading import Item
@@ -22,7 +22,7 @@ from payments_integration.models import Event, EventState, ObjectDispatch, Statu
 from payments_integration.signals import Reason
 from payments_integration.sync import waiting_accounts
 
-#: Objects per transaction of ``dispatch_history``, and rows per statement.
+#: Objects per transaction of ``dispatch_history``, and rows per statement: a balance may have any number of events.
 _PAGE = 200
 _KEYS = 500
 #: An event waits no longer than this for a pass that never completes its window.
@@ -125,7 +125,7 @@ def _release_objects(account: str, since: datetime, keys: list[tuple[str, str]])
     released = _release_rows(StatusChange, since, wanted)
     events = list(_never_dispatched(Event, since).filter(of_them).values_list("pk", "object_kind", "type"))
     brought: dict[str | None, str] = {}
-    for page in _pages([pk for pk, _, _ in events]):
+    for page in in_parts([pk for pk, _, _ in events], _KEYS):
         brought |= dict(StatusChange.objects.filter(event__in=page).values_list("event", "status"))
     wanted = [pk for pk, kind, event_type in events if is_wanted(kind, event_type, brought.get(pk))]
     return released + _release_rows(Event, since, wanted)
@@ -133,10 +133,6 @@ def _release_objects(account: str, since: datetime, keys: list[tuple[str, str]])
 
 def _release_rows(model: Any, since: datetime, keys: list[Any]) -> int:
     return sum(
-        _never_dispatched(model, since).filter(pk__in=page).update(state=EventState.APPLIED) for page in _pages(keys)
+        _never_dispatched(model, since).filter(pk__in=page).update(state=EventState.APPLIED)
+        for page in in_parts(keys, _KEYS)
     )
-
-
-def _pages(keys: list[Any]) -> Iterator[list[Any]]:
-    """Split keys into pages: an object such as a balance may have any number of events."""
-    return (keys[start : start + _KEYS] for start in range(0, len(keys), _KEYS))

@@ -12,6 +12,7 @@ from django.db import connections, models
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import BaseExpression
 
+from payments_integration.db.sizes import in_parts
 from payments_integration.enums import Flow, MethodFamily
 from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds, rest_after
 from payments_integration.payable.prices import Payable
@@ -143,4 +144,4 @@ def with_money_left(payments: list[Payment]) -> set[str]:
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Return slices of at most ``CHUNK`` values."""
-    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
+    return in_parts(values, CHUNK)

@@ -19,6 +19,7 @@ from payments_integration.contrib.finance.balances import Amounts, amounts_in, c
 from payments_integration.contrib.finance.models import BalanceChange, ClosingBalance
 from payments_integration.contrib.finance.movements import closes_at
 from payments_integration.dates import day_of, start_of, today
+from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import insert_many, union_of
 from payments_integration.enums import Kind
 from payments_integration.models import AccountState, Balance, Event, EventState
@@ -132,8 +133,8 @@ def _computed(wanted: Sequence[tuple[Balance, date]]) -> Iterator[Amounts | None
     balances = {balance.pk: balance for balance, _ in wanted}
     newest = {key: changes_of(balance).order_by("-at", "-pk") for key, balance in balances.items()}
     events = {key: _events_of(balance).order_by("-created_at", "-pk") for key, balance in balances.items()}
-    for start in range(0, len(wanted), _PARTS):
-        some = [(balance.pk, start_of(day + _DAY)) for balance, day in wanted[start : start + _PARTS]]
+    for part in in_parts(wanted, _PARTS):
+        some = [(balance.pk, start_of(day + _DAY)) for balance, day in part]
         last = [newest[key].filter(at__lt=end)[:1] for key, end in some]
         changes = [
             changes.annotate(part=Value(number, IntegerField())).values_list("part", *Amounts._fields)

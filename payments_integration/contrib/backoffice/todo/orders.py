@@ -16,6 +16,7 @@ from payments_integration.contrib.backoffice import comparison
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo.rows import SHOWN, Asked, Found, Kind, Thing, View
 from payments_integration.dates import from_site, start_of
+from payments_integration.db.sizes import in_parts
 from payments_integration.models import Payment
 from payments_integration.payable import Payable
 from payments_integration.payable.doubles import find_doubles
@@ -113,8 +114,7 @@ def marked(asked: Asked, differences: list[Thing]) -> list[Thing]:
     done.
     """
     shown: list[Thing] = []
-    for start in range(0, len(differences), _CHUNK):
-        some = differences[start : start + _CHUNK]
+    for some in in_parts(differences, _CHUNK):
         marks: dict[tuple[str, str], list[Todo]] = defaultdict(list)
         known = Todo.objects.filter(account=asked.account, thing__in=[each.found.thing for each in some])
         for mark in known.filter(kind__in={each.kind.value for each in some}).order_by("-since").defer("note"):
