@@ -101,14 +101,16 @@ class WebhookEndpointPage(KeyedPage):
         return services.create_webhook_endpoint(**form.cleaned_data, actor=self.request.user)
 
     def done(self, row: WebhookEndpoint) -> tuple[WebhookEndpoint, str, Outcome]:
-        entry = f"{_('Created at the provider.')} ({row.pk})"
+        words = _("Created at the provider.")
+        entry = f"{words} ({row.pk})"
         if not row.secret_token:
             return row, entry, Outcome(_("The endpoint was created. %s") % NO_SECRET, messages.WARNING)
         words = _("The endpoint was created. Its secret is stored encrypted and used from now on. It is never shown.")
         return row, entry, Outcome(words)
 
     def recorded(self, operation: Operation) -> tuple[Operation, str]:
-        return operation, f"{_('Webhook endpoint asked for.')} ({operation.pk})"
+        words = _("Webhook endpoint asked for.")
+        return operation, f"{words} ({operation.pk})"
 
     def back(self, row: WebhookEndpoint | None = None) -> HttpResponse:
         return self.admin.to_list(self.request) if row is None else self.admin.back(self.request, row)
