@@ -19,10 +19,10 @@ from payments_integration import attention, inbox, reconciliation, services, sig
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
-from payments_integration.models import DueAttention, DueRefresh, Event, EventSource, EventState, WebhookEndpoint
+from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
 from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
-from payments_integration.reconciliation import accounts
+from payments_integration.reconciliation import accounts, due
 from payments_integration.signals import Reason
 from tests import factories
 from tests.conftest import Receiver
@@ -331,6 +331,6 @@ def test_a_table_that_only_the_last_look_of_a_wake_up_reads_is_named_too(
     cause: Any = Exception()
     cause.sqlstate = "42P01"
     error.__cause__ = cause
-    with mock.patch.object(DueRefresh.objects, "exists", side_effect=error), pytest.raises(OperationalError):
+    with mock.patch.object(due, "are_there", side_effect=error), pytest.raises(OperationalError):
         reconciliation.process_due("default")
     assert [(seen["reason"], seen["account"]) for seen in attentions] == [(Reason.DATABASE, "default")]
