@@ -452,6 +452,17 @@ def test_a_delivery_before_the_first_answer_tells_the_key(installed: ProviderSan
         assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
 
 
+def test_a_wrong_key_that_filled_nothing_is_replaced(installed: ProviderSandbox) -> None:
+    """Its refusal was the first contact."""
+    with with_key("sk_test_misspelt"), pytest.raises(ProviderError):
+        services.create_payment(**PAYMENT, merchant_reference="order-1")
+    with with_key(LIVE):
+        assert check_accounts(databases=["default"]) == []
+        services.create_payment(**PAYMENT, merchant_reference="order-1")
+    with with_key("sk_test_sandbox"):
+        assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
+
+
 def test_a_late_first_contact_leaves_the_key(filled: Payment) -> None:
     """An earlier version did not store the contact, and a delivery comes while the key is refused."""
     AccountState.objects.update(first_contact_at=None)
