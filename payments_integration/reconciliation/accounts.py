@@ -60,14 +60,25 @@ def endpoint_problem(endpoint: WebhookEndpoint) -> str:
 def is_elsewhere(endpoint: WebhookEndpoint) -> bool:
     """Return True for another system's endpoint: the app has no secret of it, and no webhook view has its path.
 
-    A project may have ten endpoints (spec, "Limits").
+    A project may have ten endpoints (spec, "Limits"). A proxy or a relay may change the path of this site's. So with
+    WEBHOOK_SECRETS, every endpoint counts as this site's unless one of the others leads here.
     """
+    if _leads_here(endpoint):
+        return False
+    account = conf.current().ACCOUNTS.get(endpoint.account)
+    if account is None or not account.webhook_secrets:
+        return True
+    others = WebhookEndpoint.objects.filter(account=endpoint.account, deleted_at=None, gone_at=None)
+    return any(map(_leads_here, others))
+
+
+def _leads_here(endpoint: WebhookEndpoint) -> bool:
     if endpoint.secret_token:
-        return False
+        return True
     try:
-        return site_urls.target(urlsplit(endpoint.url).path).account is None
+        return site_urls.target(urlsplit(endpoint.url).path).account is not None
     except Exception:  # The URLconf is the project's code. Without it, the endpoint counts as this site's.
-        return False
+        return True
 
 
 def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun:

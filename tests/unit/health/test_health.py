@@ -406,6 +406,13 @@ class TestEndpoints:
         settings.ROOT_URLCONF = "a.module.that.does.not.exist"
         assert set(problems()) == {Reason.ENDPOINT}
 
+    def test_a_relay_in_front_of_the_site_is_no_other_system(self, settings: Any) -> None:
+        settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["WEBHOOK_SECRETS"] = ["whsec_of_the_relay"]
+        endpoint(id="whk_relay", url="https://relay.example/abc", status="disabled")
+        assert set(problems()) == {Reason.ENDPOINT}
+        endpoint(id="whk_here")
+        assert problems() == {}
+
     def test_an_endpoint_that_is_gone_is_a_problem(self) -> None:
         endpoint(gone_at=timezone.now())
         assert "does not list" in problems()[Reason.ENDPOINT].message
