@@ -204,7 +204,7 @@ class ReadOnlyAdmin(ListAdmin):
             try:
                 obj = self.permitted(request, object_id, button.permission)
             except Http404:
-                if not self._was_pressed(object_id):
+                if not self._was_pressed(request, object_id, button):
                     raise
                 # The first click removed the row, as the replay of a quarantined event does.
                 self.message_user(request, *button.outcome(None))
@@ -250,10 +250,12 @@ class ReadOnlyAdmin(ListAdmin):
 
         return view
 
-    def _was_pressed(self, object_id: str) -> bool:
-        """Return True if the history of a row, which may be gone, has an entry."""
+    def _was_pressed(self, request: HttpRequest, object_id: str, button: Button) -> bool:
+        """Return True if the newest entry in the history of a row, which may be gone, is this user's click."""
         of_row = {"content_type": get_content_type_for_model(self.model), "object_id": unquote(object_id)}
-        return LogEntry.objects.filter(**of_row).exists()
+        newest = LogEntry.objects.filter(**of_row).order_by("-pk").first()
+        made = (cast("int", request.user.pk), str(button.logged))
+        return bool(button.logged) and newest is not None and (newest.user_id, newest.change_message) == made
 
     def _back_to_form(self, request: HttpRequest, obj: Any, button: Button, form: forms.Form) -> HttpResponse:
         """Show the row's page with what was typed, because nothing was done; redirect to it if nothing was typed."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from payments_integration.models import Event, EventState
+from payments_integration.models import Event, EventState, deletion_allowed
 from tests import factories
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
@@ -111,6 +111,16 @@ def test_a_second_click_says_that_the_event_left_the_quarantine(boss: Client, wo
     told = [list(boss.post(address, follow=True).context["messages"]) for _click in range(2)]
     assert ["left the quarantine" in str(message) for [message] in told] == [True, True]
     assert boss.post(url("event", "replay", "quarantine_0")).status_code == 404
+
+
+def test_a_button_of_a_row_that_went_without_it_claims_nothing(boss: Client) -> None:
+    payment = rows.payment()
+    for entry in ("Canceled at the provider.", "To do: Assigned to eva."):
+        LogEntry.objects.log_actions(User.objects.get().pk, [payment], CHANGE, entry)
+    addresses = [url("payment", name, payment.pk) for name in ("cancel", "refresh")]
+    with deletion_allowed():
+        payment.delete()
+    assert [boss.post(address).status_code for address in addresses] == [404, 404]
 
 
 def test_held_and_pending_events_cannot_be_replayed(boss: Client) -> None:
