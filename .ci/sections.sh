@@ -53,7 +53,9 @@ section() {
 }
 
 shared() {
-  if mkdir "$work/taken.$(cksum <<<"$1" | cut -d ' ' -f 1)" 2>/dev/null; then section "$@"; fi
+  local taken
+  taken=$work/taken.$(cksum <<<"$1" | cut -d ' ' -f 1)
+  if mkdir "$taken" 2>/dev/null; then section "$@"; else [ -d "$taken" ]; fi # a full disk must not skip it
 }
 
 lanes() {
