@@ -22,6 +22,7 @@ from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import SHOWN, Kind, Thing
 from payments_integration.db.transactions import locked, repeatable
 from payments_integration.models import MIRRORS, Payment
+from payments_integration.projection import is_history, ours
 from payments_integration.signals import Reason
 from payments_integration.validation.validator import Validator
 
@@ -125,14 +126,18 @@ def report_unpaid() -> None:
     for account in conf.aliases():
         key = f"{LABEL}.compared.{account}"
         if comparison.compared_models(account) and cache.add(key, True, COMPARE_EVERY.total_seconds()):
-            things = todo.unpaid_of(account, comparison.newest_paid(account, timezone.now() - COMPARED))[:SHOWN]
-            marks = Todo.objects.filter(
-                account=account, kind=Kind.UNPAID, thing__in=[each.object_id for each in things]
-            )
-            known = set(marks.values_list("thing", flat=True))
-            for thing in things:
-                if thing.object_id not in known:
-                    repeatable(partial(_report, thing), using=router.db_for_write(Todo))
+            for thing in _unreported(account)[:SHOWN]:
+                repeatable(partial(_report, thing), using=router.db_for_write(Todo))
+
+
+def _unreported(account: str) -> list[Thing]:
+    """Return what no row is about, without history: no handler was called for it."""
+    things = todo.unpaid_of(account, comparison.newest_paid(account, timezone.now() - COMPARED))
+    old = [thing.object_id for thing in things if is_history(account, thing.since)]
+    ids = [thing.object_id for thing in things]
+    known = Todo.objects.filter(account=account, kind=Kind.UNPAID, thing__in=ids).values_list("thing", flat=True)
+    left_out = {*known} | ({*old} - ours(account, old))
+    return [thing for thing in things if thing.object_id not in left_out]
 
 
 def _report(thing: Thing) -> None:

@@ -307,6 +307,25 @@ def test_attention_is_sent_once_for_a_paid_payment_of_an_unpaid_order(
     assert [query for query in captured.captured_queries if "shop_order" in query["sql"]] != []
 
 
+def test_attention_is_sent_for_each_payment_but_for_none_from_before_the_installation(
+    monkeypatch: pytest.MonkeyPatch, attentions: list[dict[str, Any]], settings: Any
+) -> None:
+    monkeypatch.setattr(handling, "SHOWN", 1)
+    configured = settings.PAYMENTS_INTEGRATION
+    accounts = {
+        **configured["ACCOUNTS"],
+        "default": {**configured["ACCOUNTS"]["default"], "DISPATCH_SINCE": ago(days=1)},
+    }
+    settings.PAYMENTS_INTEGRATION = {**configured, "ACCOUNTS": accounts}
+    times = [ago(days=2), ago(days=3), ago(hours=2), ago(hours=1)]
+    made = [paid(ordered(f"ORD-{at}").reference, amount_received=1050, succeeded_at=at) for at in times]
+    rows.operation(operation="create_payment", state=OperationState.DONE, result_id=made[1].pk)
+    for _pass in range(4):
+        report_unpaid()
+        cache.clear()
+    assert {seen["instance"].pk for seen in attentions} == {payment.pk for payment in made[1:]}
+
+
 def test_a_paid_payment_whose_order_is_deleted_leaves_when_it_is_refunded() -> None:
     payment = paid_and_deleted("ORD-1")
     [thing] = things()
