@@ -36,7 +36,9 @@ def time_in(given: str) -> datetime | None:
         found = parse_datetime(given)
     except ValueError:
         return None
-    return found if found is not None and timezone.is_aware(found) else None
+    if found is None or timezone.is_naive(found) or not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        return None
+    return found
 
 
 def _last_month(today: date) -> tuple[date, date]:

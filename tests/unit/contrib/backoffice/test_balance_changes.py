@@ -215,7 +215,8 @@ def test_every_change_can_be_reached(boss: Client) -> None:
         address = further and url("balance", "change", row.pk) + further[1]
     assert len(seen) == len(set(seen)) == 60
     assert seen == sorted(seen, reverse=True)
-    for wrong in ("", "yesterday", "2025-03-04", "2025-99-99T00:00:00+00:00"):
+    beyond = ("0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00")
+    for wrong in ("", "yesterday", "2025-03-04", "2025-99-99T00:00:00+00:00", *beyond):
         assert "06:06" in page(boss, f"{url('balance', 'change', row.pk)}?until={wrong}").split("What moved it", 1)[1]
 
 
