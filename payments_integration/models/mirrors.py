@@ -62,7 +62,7 @@ class Mirror(Row):
     #: Counts the writes.
     version: int = fields.PositiveBigIntegerField(_("version"), default=1)
     synced_at: datetime = fields.DateTimeField(_("synced at"))
-    #: The provider answered 404 for the object at this time.
+    #: The provider answered 404 for the object, or no longer listed the balance or endpoint, at this time.
     gone_at: datetime | None = fields.DateTimeField(_("gone at"), null=True, blank=True, editable=False)
     #: When its personal data was erased. That data is not stored again.
     erased_at: datetime | None = fields.DateTimeField(_("erased at"), null=True, blank=True, editable=False)
