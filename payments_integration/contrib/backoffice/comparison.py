@@ -67,8 +67,9 @@ def newest_paid(account: str, since: datetime) -> list[Payment]:
     """
     if not _of(account, payables()):
         return []
-    newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES, created_at__gte=since)
     before = timezone.now() - GRACE
+    newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES)
+    newest = newest.filter(created_at__gte=since, created_at__lte=before)
     return [
         payment
         for payment in newest.only(*COMPARED_FIELDS).order_by("-created_at", "-pk")[:LIMIT]

@@ -115,6 +115,15 @@ def test_a_handler_has_some_time_first() -> None:
     assert unpaid() == []
 
 
+def test_those_that_have_time_hide_no_other_on_a_busy_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "LIMIT", 2)
+    Order.objects.create(number="A-1")
+    mine = paid("A-1")
+    for _ in range(2):
+        paid("A-2", created_at=timezone.now())
+    assert unpaid() == [(mine.pk, "A-1")]
+
+
 def test_old_payments_are_left_out() -> None:
     Order.objects.create(number="A-1")
     paid(created_at=SINCE - timedelta(seconds=1))
