@@ -60,7 +60,8 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         deadline = RetryDeadline(started + _STORE_SECONDS, using=using)
         with telemetry.during(telemetry.Delivery(account)), deadline:
             # What is from before the first contact is history: it is stored and not dispatched.
-            projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
+            signed = datetime.fromtimestamp(signed_at(signature), UTC)
+            projection.note_contact(account, signed, proves_key=False)
             inbox.receive(account, body)
     except _Unreadable as unreadable:
         if unreadable.status == 503:

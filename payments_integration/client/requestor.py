@@ -80,6 +80,7 @@ class LatestAnswer:
     date: datetime | None
     #: When it came, on the monotonic clock.
     at: float
+    is_success: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class Requestor:
                     telemetry.happened(
                         telemetry.RateLimit(self._account.alias, bucket, window.limit, window.remaining)
                     )
-                self._latest = LatestAnswer(reply.answered_at, self._monotonic())
+                self._latest = LatestAnswer(reply.answered_at, self._monotonic(), refusal is None)
                 if refusal is None:
                     return reply
                 # If a POST was sent twice, the first one may have been executed: its caller decides.

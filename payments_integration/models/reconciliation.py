@@ -47,7 +47,7 @@ class AccountState(Claimable):
     #: was seen. Either a backup was restored, or another installation uses the account.
     unknown_operation: str = fields.ExactCharField(default="", blank=True, editable=False)
     unknown_operation_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
-    #: True if the first contact had a test key; null: there was none yet. And the hash of the key that last read the
+    #: True if the first key that worked is a test key; null: none has yet. And the hash of the key that last read the
     #: events, or that was found to be of the same project (``conf.key_hash``).
     has_test_key: bool | None = fields.BooleanField(null=True, blank=True, editable=False)
     key_hash: str = fields.ExactCharField(max_length=64, default="", blank=True, editable=False)

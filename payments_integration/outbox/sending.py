@@ -60,7 +60,7 @@ def latest_answer(client: Client) -> LatestAnswer:
     ``Date`` is never sent again.
     """
     latest = client.latest_answer() or _ask(client)
-    projection.note_contact(client.account.alias, latest.date)
+    projection.note_contact(client.account.alias, latest.date, proves_key=latest.is_success)
     return latest
 
 

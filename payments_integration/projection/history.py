@@ -44,7 +44,8 @@ CONTACT_CACHE_SECONDS = 60.0
 
 Dated = TypeVar("Dated", Event, StatusChange)
 
-_contacts: dict[str, tuple[float, datetime]] = {}
+#: Until when the process trusts it, the first contact, and True if it is known whose key fills the mirror.
+_contacts: dict[str, tuple[float, datetime | None, bool]] = {}
 
 
 def is_history(account: str, at: datetime) -> bool:
@@ -64,7 +65,7 @@ def dispatch_begins_at(account: str) -> datetime | None:
         return configured.dispatch_since
     if conf.in_test_environment():
         return None
-    contact = _first_contact(account)
+    contact, _ = _known(account)
     return None if contact is None else contact - BEFORE_CONTACT
 
 
@@ -119,33 +120,39 @@ def own_time(row: Mirror) -> datetime | None:
     return succeeded_at if succeeded_at and is_succeeded else getattr(row, "created_at", None)
 
 
-def note_contact(account: str, at: datetime | None) -> None:
-    """Store the account's first contact if none is stored. Takes no statement in a process that knows it.
+def note_contact(account: str, at: datetime | None, *, proves_key: bool = True) -> None:
+    """Store the account's first contact, and the first API key that worked. A process that knows both asks nothing.
 
-    ``at`` is the Date of an answer or the ``t`` of a valid signature, never a time in an event, which may be old. In
-    Django's test environment the first contact decides nothing and is not stored.
+    ``at`` is the Date of an answer or the ``t`` of a valid signature, never a time in an event, which may be old. A
+    signature or a refusal does not prove the key. In Django's test environment the first contact decides nothing and
+    is not stored.
     """
     if at is None or conf.in_test_environment():
         return
     # A wrong Date a year ahead would make everything of that year history. A later answer has a right one.
-    if abs(at - timezone.now()) > MAX_DATE_OFF or _first_contact(account) is not None:
+    if abs(at - timezone.now()) > MAX_DATE_OFF:
         return
-    repeatable(partial(_store_contact, account, at), using=router.db_for_write(AccountState))
-    _first_contact(account)  # known from now on
+    contact, is_key_known = _known(account)
+    if contact is not None and (is_key_known or not proves_key):
+        return
+    repeatable(partial(_store_contact, account, at, proves_key), using=router.db_for_write(AccountState))
+    _contacts.pop(account, None)
+    _known(account)  # from now on
 
 
-def _store_contact(account: str, at: datetime) -> None:
+def _store_contact(account: str, at: datetime, proves_key: bool) -> None:
     state = AccountState.objects.filter(pk=account).first()
-    if state is not None and state.first_contact_at is not None:
-        return
-    values: dict[str, Any] = {"first_contact_at": min([at, *_earlier_contacts(account, state)])}
-    if state is None or state.has_test_key is None:
+    values: dict[str, Any] = {}
+    if state is None or state.first_contact_at is None:
+        values["first_contact_at"] = min([at, *_earlier_contacts(account, state)])
+    if proves_key and (state is None or state.has_test_key is None):
         # The first pass may come late: without a worker, a test key fills the mirror before it.
         values |= key_values(account)
     if state is None:
         statements.insert_many([AccountState(account=account, **values)])
-    else:
-        AccountState.objects.filter(pk=account, first_contact_at=None).update(**values)
+    elif values:
+        as_read = {"first_contact_at": state.first_contact_at, "has_test_key": state.has_test_key}
+        AccountState.objects.filter(pk=account, **as_read).update(**values)
 
 
 def key_values(account: str) -> dict[str, Any]:
@@ -166,15 +173,17 @@ def _earlier_contacts(account: str, state: AccountState | None) -> Iterator[date
     yield from events.order_by("created_at", "pk").values_list("received_at", flat=True)[:1]
 
 
-def _first_contact(account: str) -> datetime | None:
-    cached = _contacts.get(account)
-    if cached is not None and time.monotonic() < cached[0]:
-        return cached[1]
-    stored = AccountState.objects.filter(pk=account, first_contact_at__isnull=False)
-    contact = stored.values_list("first_contact_at", flat=True).first()
-    if contact is not None:
-        _contacts[account] = (time.monotonic() + CONTACT_CACHE_SECONDS, contact)
-    return contact
+def _known(account: str) -> tuple[datetime | None, bool]:
+    """Return the first contact, and True if it is known whose key fills the mirror."""
+    until, contact, is_key_known = _contacts.get(account, (0.0, None, False))
+    if time.monotonic() >= until:
+        stored = AccountState.objects.filter(pk=account, first_contact_at__isnull=False)
+        found = stored.values_list("first_contact_at", "has_test_key").first()
+        if found is None:
+            return None, False
+        contact, is_key_known = found[0], found[1] is not None
+        _contacts[account] = (time.monotonic() + CONTACT_CACHE_SECONDS, contact, is_key_known)
+    return contact, is_key_known
 
 
 def provider_time(account: str) -> datetime:

@@ -42,7 +42,7 @@ from payments_integration.exceptions import (
     nothing_sent,
     request_id_of,
 )
-from payments_integration.models import MIRRORS, AccountState, Event, Payment, Payout, Refund
+from payments_integration.models import AccountState, Payment, Payout, Refund
 from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason
 
@@ -295,16 +295,10 @@ def _standing(state: AccountState, entry: conf.Account) -> _Standing:
     if state.has_test_key is None:
         return _Standing.RIGHT
     if bool(state.has_test_key) != entry.is_test:
-        # The first contact may have been the refusal of a wrong key, which filled nothing.
-        return _Standing.OTHER_KIND if _has_rows(state.account) else _Standing.NEW
+        return _Standing.OTHER_KIND
     if state.key_hash in ("", entry.key_hash):
         return _Standing.RIGHT
     return _Standing.UNKNOWN_OBJECTS if state.refused_key_hash == entry.key_hash else _Standing.NEW
-
-
-def _has_rows(account: str) -> bool:
-    models: list[Any] = [*MIRRORS.values(), Event]
-    return any(model._default_manager.filter(account=account).exists() for model in models)
 
 
 def replaced_keys(accounts: list[str]) -> dict[str, str]:

@@ -445,17 +445,20 @@ def test_a_test_key_that_filled_the_mirror_without_a_pass(installed: ProviderSan
             services.create_payment(**PAYMENT, merchant_reference="order-2")
 
 
-def test_a_delivery_before_the_first_answer_tells_the_key(installed: ProviderSandbox) -> None:
+def test_a_delivery_before_the_first_answer_hides_no_key(installed: ProviderSandbox) -> None:
     with with_key("sk_test_sandbox"):
         deliver("pay_1")
+        services.list_payment_methods()
     with with_key(LIVE):
         assert ids(check_accounts(databases=["default"])) == ["payments_integration.E018"]
 
 
-def test_a_wrong_key_that_filled_nothing_is_replaced(installed: ProviderSandbox) -> None:
-    """Its refusal was the first contact."""
-    with with_key("sk_test_misspelt"), pytest.raises(ProviderError):
-        services.create_payment(**PAYMENT, merchant_reference="order-1")
+def test_a_key_that_never_worked_filled_nothing(installed: ProviderSandbox) -> None:
+    """Its refusal is the first contact, and the deliveries are signed by a secret of the right project."""
+    with with_key("sk_test_misspelt"):
+        with pytest.raises(ProviderError):
+            services.create_payment(**PAYMENT, merchant_reference="order-1")
+        deliver("pay_1")
     with with_key(LIVE):
         assert check_accounts(databases=["default"]) == []
         services.create_payment(**PAYMENT, merchant_reference="order-1")
