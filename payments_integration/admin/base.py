@@ -252,10 +252,13 @@ class ReadOnlyAdmin(ListAdmin):
 
     def _was_pressed(self, request: HttpRequest, object_id: str, button: Button) -> bool:
         """Return True if the newest entry in the history of a row, which may be gone, is this user's click."""
-        of_row = {"content_type": get_content_type_for_model(self.model), "object_id": unquote(object_id)}
+        key = unquote(object_id)
+        if not button.logged or "\x00" in key:
+            return False
+        of_row = {"content_type": get_content_type_for_model(self.model), "object_id": key}
         newest = LogEntry.objects.filter(**of_row).order_by("-pk").first()
         made = (cast("int", request.user.pk), str(button.logged))
-        return bool(button.logged) and newest is not None and (newest.user_id, newest.change_message) == made
+        return newest is not None and (newest.user_id, newest.change_message) == made
 
     def _back_to_form(self, request: HttpRequest, obj: Any, button: Button, form: forms.Form) -> HttpResponse:
         """Show the row's page with what was typed, because nothing was done; redirect to it if nothing was typed."""
