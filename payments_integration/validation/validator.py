@@ -254,6 +254,8 @@ def _is_phone(text: str) -> bool:
     # The library's tables are large, so they are loaded with the first phone number.
     import phonenumbers  # noqa: PLC0415
 
+    # Until 2019 a 1 stood before mobile numbers of Mexico. Address books keep it.
+    text = re.sub(r"^\+521(?=[0-9]{10}$)", "+52", text)
     try:
         return phonenumbers.is_possible_number(phonenumbers.parse(text))
     except phonenumbers.NumberParseException:

@@ -92,6 +92,7 @@ PAYMENT_ERRORS: list[Any] = [
     ("payer", {"phone": "912345678"}),
     ("payer", {"phone": "+56 9 1234 5678"}),
     ("payer", {"phone": "+561"}),
+    ("payer", {"phone": "+52155123456789"}),
     ("payer", {"phone": "+99912345678901"}),
     ("payer", {"ip": "1.2.3"}),
     ("payer", {"device_id": LONG}),
@@ -334,6 +335,12 @@ def test_valid_arguments_are_sent_unchanged(fake: Fake) -> None:
         "metadata": {"order": "ñ" * 500},
     }
     assert fake.calls[0].key == "k" * 255
+
+
+@pytest.mark.parametrize("phone", ["+5215512345678", "+525512345678", "+5491123456789", "+5511912345678"])
+def test_phones_are_sent_as_people_write_them(fake: Fake, phone: str) -> None:
+    services.create_payment(**PAYMENT, payer={"phone": phone})
+    assert json.loads(fake.calls[0].body)["payer"] == {"phone": phone}
 
 
 def test_none_in_a_dict_is_left_out(fake: Fake) -> None:
