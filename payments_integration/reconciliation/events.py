@@ -184,6 +184,8 @@ def _read_range(
 ) -> None:
     run.window_from, run.window_to = start, end.later
     state = held.row.get()
+    # What lies behind a gap is dispatched after the events of the gap, which the next pass reads.
+    is_behind_gap = explicit and state.watermark is not None and start > state.watermark
     resumed = None
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end.later:
         resumed = _Window(state.window_from, state.window_to, state.window_to, state.cursor)
@@ -193,7 +195,8 @@ def _read_range(
             check_deadline(run, deadline)
         complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
         _apply(run.account, held)
-        inbox.release(run.account, window.read_to)
+        if not is_behind_gap:
+            inbox.release(run.account, window.read_to)
         if not explicit:
             held.write(
                 watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="",

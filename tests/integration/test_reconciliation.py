@@ -379,6 +379,20 @@ class TestOrderOfDispatch:
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
 
+    def test_a_range_behind_a_gap_dispatches_nothing_before_the_gap_is_read(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
+    ) -> None:
+        """Events that a person reads early, and those that an interrupted pass holds, wait for older ones."""
+        with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
+            reconciliation.reconcile_events()
+        last = max(datetime.fromisoformat(event["created_at"]) for event in sandbox.project.events)
+        assert reconciliation.reconcile_events(since=last).state == "done"
+        reconciliation.process_due()
+        assert not receiver.events
+        reconciliation.reconcile_events()
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
+
     def test_polling_dispatches_oldest_first(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
