@@ -18,7 +18,7 @@ from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.loading import Item
 from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
-from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange, of_objects
+from payments_integration.models import AccountState, Event, EventState, ObjectDispatch, StatusChange, of_objects
 from payments_integration.signals import Reason
 from payments_integration.sync import waiting_accounts
 
@@ -27,6 +27,8 @@ _PAGE = 200
 _KEYS = 500
 #: An event waits no longer than this for a pass that never completes its window.
 LONGEST_HOLD = timedelta(hours=1)
+#: A claim that ends later was written while a clock was ahead.
+_LONGEST_CLAIM = timedelta(hours=1)
 
 
 def release(account: str, before: datetime | None = None) -> int:
@@ -45,14 +47,16 @@ def release_overdue(account: str | None = None) -> int:
     """Let all held events of an account be dispatched once one was held for LONGEST_HOLD, and return how many.
 
     Their pass keeps failing, and later events of the objects wait for them. Releasing all of them together keeps their
-    order. Events that the pass finds later are stale. Takes one statement if nothing is overdue.
+    order. Events that the pass finds later are stale. While a pass is running, it may still complete the window, so
+    its events are held. Takes one statement if nothing is overdue.
     """
     now = timezone.now()
     # A receipt further ahead than that was recorded while our clock was wrong.
     held_for_long = Q(received_at__lte=now - LONGEST_HOLD) | Q(received_at__gt=now + LONGEST_HOLD)
     overdue = filter_account_last(Event.objects.filter(held_for_long, state=EventState.HELD), account)
+    running = AccountState.objects.filter(claimed_until__gt=now, claimed_until__lt=now + _LONGEST_CLAIM)
+    overdue = overdue.exclude(account__in=waiting_accounts(account)).exclude(account__in=running.values("pk"))
     released = 0
-    overdue = overdue.exclude(account__in=waiting_accounts(account))
     for name in list(overdue.order_by().values_list("account", flat=True).distinct()):
         released += repeatable(partial(_release_with_attention, name), using=router.db_for_write(Event), durable=True)
     return released

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
 from payments_integration.db.claims import ClaimLost
+from payments_integration.inbox import releasing
 from payments_integration.models import (
     AccountState,
     Event,
@@ -392,6 +393,19 @@ class TestOrderOfDispatch:
         reconciliation.reconcile_events()
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
+
+    def test_a_window_may_take_longer_than_an_hour(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment, attentions: list[dict[str, Any]]
+    ) -> None:
+        def an_hour_later(page: int) -> None:
+            with mock.patch.object(releasing, "LONGEST_HOLD", timedelta(0)):
+                reconciliation.process_due()
+
+        with after_each_page(an_hour_later):
+            reconciliation.reconcile_events()
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
+        assert not attentions
 
     def test_polling_dispatches_oldest_first(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
