@@ -206,10 +206,13 @@ def _request_silent(account: str) -> None:
 
 
 def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
-    """Request a refresh of every row that the sweep did not confirm, a page at a time."""
+    """Request a refresh of every row that the sweep did not confirm, a page at a time.
+
+    It includes objects that the provider did not know before: the provider, or the API key, may have been wrong.
+    """
     # A time in the future was written while our clock was ahead.
     unconfirmed = Q(synced_at__lt=before) | Q(synced_at__gt=timezone.now() + CLOCK_SLACK)
-    rows = model._default_manager.filter(unconfirmed, account=account, gone_at=None)
+    rows = model._default_manager.filter(unconfirmed, account=account)
     last = ""
     while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
         _request(account, model, ids, RefreshReason.FULL_RESYNC)

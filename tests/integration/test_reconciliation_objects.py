@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
-from payments_integration.exceptions import NoAnswer
+from payments_integration.exceptions import NoAnswer, NotFound
 from payments_integration.models import (
     AccountState,
     Balance,
@@ -122,6 +122,24 @@ class TestObjects:
         reconciliation.refresh_due()
         assert Payment.objects.get(pk="pay_gone").gone_at is not None
         assert not DueRefresh.objects.exists()
+
+    def test_a_full_resync_finds_an_object_again_that_the_provider_did_not_know_for_a_while(
+        self, sandbox: ProviderSandbox
+    ) -> None:
+        """No list shows a deposit reference, and it has no events."""
+        reference = services.create_deposit_reference(country="MX", currency="MXN", method_code="mx_deposit")
+        sandbox.engine.faults.add(
+            Fault("error", operation="get_deposit_reference", status=404, code="resource_not_found")
+        )
+        with pytest.raises(NotFound):
+            services.refresh(reference)
+        reference.refresh_from_db()
+        assert reference.gone_at is not None
+        sandbox.engine.disable_deposit_reference(reference.pk)
+        pass_time(sandbox, seconds=10)
+        assert reconciliation.reconcile_objects(full=True).state == "done"
+        reference.refresh_from_db()
+        assert (reference.status, reference.gone_at) == ("disabled", None)
 
     @pytest.mark.case(45)
     def test_an_event_between_get_and_save_is_not_overwritten(self, sandbox: ProviderSandbox) -> None:
