@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from django.db import router
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import permissions
@@ -118,7 +118,9 @@ def _dispatch_objects(model: Any, account: str, since: datetime) -> int:
 
 def _never_dispatched(model: Any, since: datetime) -> QuerySet[Any]:
     if model is Event:
-        return Event.objects.filter(state=EventState.DONE, dispatched_at=None, created_at__gte=since)
+        # If the first row was lost after its dispatch, only the status change of the second copy shows that.
+        told = Exists(StatusChange.objects.filter(event=OuterRef("pk"), dispatched_at__isnull=False))
+        return Event.objects.filter(~told, state=EventState.DONE, dispatched_at=None, created_at__gte=since)
     return StatusChange.objects.filter(state=EventState.DONE, dispatched_at=None, at__gte=since, event=None)
 
 

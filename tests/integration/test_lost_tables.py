@@ -120,6 +120,18 @@ def test_an_event_that_comes_again_is_not_dispatched_again(receiver: Receiver) -
         Event.objects.all().delete()
 
 
+def test_it_is_no_history_that_can_be_dispatched_after_all(receiver: Receiver) -> None:
+    created = factories.life()[0]
+    for _ in range(2):
+        inbox.receive("default", body(created))
+        inbox.process()
+        inbox.dispatch()
+        StatusChange.objects.get(dispatched_at__isnull=False)
+        dispatched = Event.objects.filter(dispatched_at__isnull=False).delete()[0]
+    assert not dispatched
+    assert inbox.dispatch_history("default", factories.T0) == 0
+
+
 def test_a_change_that_is_not_dispatched_yet_is_dispatched_once(receiver: Receiver) -> None:
     created, _, _, succeeded, _ = factories.life()
     inbox.receive("default", body(created))
