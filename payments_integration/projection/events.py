@@ -233,7 +233,8 @@ def _save(objects: Iterable[_Object], recorded: Mapping[ObjectKey, rows.Recorded
         row, event = item.row, item.last_event
         if row is None or event is None:
             continue
-        if change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
+        # Take the row's time, because the event may be dated ahead.
+        if change := rows.status_change(row, item.first_status, at=row.state_at, event=event):
             changes.append((change, item.first_at))
     status_changes = [
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)

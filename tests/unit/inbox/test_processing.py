@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import time_machine
 from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -159,6 +160,24 @@ def test_a_time_ahead_of_the_providers_clock_is_not_used_for_ordering() -> None:
     inbox.process()
     assert Payment.objects.get().state_at <= timezone.now()
     assert DueRefresh.objects.get().reason == "time_ahead"
+
+
+@pytest.mark.case(79)
+def test_a_status_that_first_came_with_a_time_ahead_may_come_back() -> None:
+    with time_machine.travel(factories.T0, tick=False):
+        receive(event(factories.payment(status="succeeded"), seconds=1800))
+        inbox.process()
+    # The read that it requests confirms the row.
+    Payment.objects.update(answer_seconds=0.1)
+    for after, status in ((60, "on_hold"), (120, "chargeback"), (180, "succeeded")):
+        receive(event(factories.payment(status=status), seconds=after))
+        inbox.process()
+    assert list(StatusChange.objects.order_by("pk").values_list("previous_status", "status")) == [
+        ("", "succeeded"),
+        ("succeeded", "on_hold"),
+        ("on_hold", "chargeback"),
+        ("chargeback", "succeeded"),
+    ]
 
 
 @pytest.mark.case(79)
