@@ -215,12 +215,9 @@ def in_index_order(sql: str, parameters: Sequence[Any], *, using: str) -> list[S
             cursor.execute(sql, parameters)
             return list(cursor.fetchall())
         hint, usual = "SET LOCAL enable_bitmapscan = off", "SET LOCAL enable_bitmapscan TO DEFAULT"
-        # One round trip, if the text reaches a cursor of psycopg 3 that writes the values into it.
-        if (
-            hasattr(connection.connection, "prepare_threshold")
-            and not connection.settings_dict["OPTIONS"].get("server_side_binding")
-            and not connection.execute_wrappers
-        ):
+        # One round trip, if a cursor of psycopg 3 writes the values into the text. Only such a cursor has mogrify.
+        is_psycopg_3 = hasattr(connection.connection, "prepare_threshold")
+        if is_psycopg_3 and hasattr(cursor, "mogrify") and not connection.execute_wrappers:
             cursor.execute(f"{hint}; {sql}; {usual}", parameters)
             cursor.nextset()
             return list(cursor.fetchall())

@@ -194,6 +194,17 @@ def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
         assert "Seq Scan" not in plan, plan
 
 
+def test_the_planner_hint_reaches_a_cursor_that_binds_at_the_server() -> None:
+    """An instrumentation of the driver may have put it there. It takes one statement in a text."""
+    from django.db.backends.postgresql.base import ServerBindingCursor  # noqa: PLC0415  (only with the driver)
+
+    with transaction.atomic(), patch.object(connection.connection, "cursor_factory", ServerBindingCursor):
+        found = statements.in_index_order(
+            "SELECT current_setting('enable_bitmapscan'), %s", ["value"], using="default"
+        )
+    assert found == [("off", "value")]
+
+
 @pytest.mark.parametrize("is_alone", [True, False], ids=["one text", "three texts"])
 def test_the_planner_hint_is_for_one_statement(is_alone: bool) -> None:
     """A wrapper of the project may add a statement of its own to each text."""
