@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from payments_integration import permissions
 from payments_integration.attention import call_attention
+from payments_integration.db.claims import expired
 from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import repeatable, updated
@@ -25,10 +26,8 @@ from payments_integration.sync import waiting_accounts
 #: Objects per transaction of ``dispatch_history``, and rows per statement: a balance may have any number of events.
 _PAGE = 200
 _KEYS = 500
-#: An event waits no longer than this for a pass that never completes its window.
+#: An event waits no longer than this for passes that never complete its window.
 LONGEST_HOLD = timedelta(hours=1)
-#: A claim that ends later was written while a clock was ahead.
-_LONGEST_CLAIM = timedelta(hours=1)
 
 
 def release(account: str, before: datetime | None = None) -> int:
@@ -54,7 +53,9 @@ def release_overdue(account: str | None = None) -> int:
     # A receipt further ahead than that was recorded while our clock was wrong.
     held_for_long = Q(received_at__lte=now - LONGEST_HOLD) | Q(received_at__gt=now + LONGEST_HOLD)
     overdue = filter_account_last(Event.objects.filter(held_for_long, state=EventState.HELD), account)
-    running = AccountState.objects.filter(claimed_until__gt=now, claimed_until__lt=now + _LONGEST_CLAIM)
+    running = AccountState.objects.filter(
+        ~expired("claimed_until", LONGEST_HOLD, now=now), claimed_until__isnull=False
+    )
     overdue = overdue.exclude(account__in=waiting_accounts(account)).exclude(account__in=running.values("pk"))
     released = 0
     for name in list(overdue.order_by().values_list("account", flat=True).distinct()):

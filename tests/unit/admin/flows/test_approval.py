@@ -14,10 +14,11 @@ from django.contrib.auth.models import Permission, User
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired, InvalidState, NoAnswer, OutcomeUnknown
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Balance, Operation, OperationState
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
@@ -92,6 +93,8 @@ def test_a_payout_is_shown_in_words(boss: Client) -> None:
     ):  # fmt: skip
         assert words in shown, words
     assert "<b>" not in panel(boss, waiting())
+    Balance.objects.update(gone_at=timezone.now())
+    assert "3,000,000" not in panel(boss, waiting())
 
 
 def test_a_refund_is_shown_with_its_payment(boss: Client) -> None:
