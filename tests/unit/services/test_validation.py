@@ -92,7 +92,7 @@ PAYMENT_ERRORS: list[Any] = [
     ("payer", {"phone": "912345678"}),
     ("payer", {"phone": "+56 9 1234 5678"}),
     ("payer", {"phone": "+561"}),
-    ("payer", {"phone": "+52155123456789"}),
+    ("payer", {"phone": "+521551234567890"}),
     ("payer", {"phone": "+99912345678901"}),
     ("payer", {"ip": "1.2.3"}),
     ("payer", {"device_id": LONG}),
