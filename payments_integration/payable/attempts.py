@@ -6,6 +6,7 @@ The mirror cannot count attempts: it lacks attempts with an unknown outcome and 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -82,6 +83,7 @@ def open_key(of: Key) -> str:
     """Return the key of the attempt that is open or paid, or that a temporary refusal closed; otherwise the next key.
 
     The next key's number is one more than the attempts that have ended, so calls at the same time get the same key.
+    A number that was used is skipped: late money may have paid an attempt, which had ended, under another key.
     """
     return _open_key(of, _operations(of))
 
@@ -114,7 +116,11 @@ def _open_key(of: Key, operations: Iterable[Operation]) -> str:
             is_sent = not operation.has_free_key
             current.append((status in PAID_PAYMENT_STATUSES, is_sent, operation.created_at, operation.idempotency_key))
     # Late money may pay an abandoned attempt while the next one is open. The paid attempt wins.
-    return max(current)[-1] if current else f"{prefix}-{ended + 1}"
+    if current:
+        return max(current)[-1]
+    used = {operation.idempotency_key for operation in operations}
+    keys = (f"{prefix}-{number}" for number in itertools.count(ended + 1))
+    return next(key for key in keys if key not in used)
 
 
 def _unsign(of: Key, signed: str, known: set[str]) -> str:

@@ -145,6 +145,12 @@ class TestTheLedgerCounts:
         Payment.objects.filter(pk=first.result_id).update(status="succeeded")
         assert order.attempt_key() == first.idempotency_key
 
+    def test_late_money_under_a_key_of_ones_own_leaves_a_next_attempt(self, order: Order) -> None:
+        part = attempt(order, "expired", idempotency_key="deposit-A-1")
+        second = attempt(order, "failed")
+        Payment.objects.filter(pk=part.result_id).update(status="succeeded")
+        assert order.attempt_key() == "order-default-A-1-3" != second.idempotency_key
+
     def test_the_name_of_the_call_is_that_of_the_registry(self) -> None:
         assert list(services.operations.creating(Kind.PAYMENT)) == [attempts.CREATES_PAYMENT]
 
