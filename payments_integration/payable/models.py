@@ -249,8 +249,10 @@ class Payable(models.Model):
             name = type(self).__name__
             raise ImproperlyConfigured(f'Name a field of {name}, such as merchant_reference_field = "number".')
         value = getattr(self, self.merchant_reference_field)
-        reference = "" if value is None else str(value)
-        return (self._account(), reference)
+        field = prices.column(type(self), self.merchant_reference_field)
+        # A new row holds what it was given, such as a UUID's hex, and the same row read again another text of it.
+        value = value if field is None else field.to_python(value)
+        return (self._account(), "" if value is None else str(value))
 
     def _account(self) -> str | None:
         if not self.payments_account_field:

@@ -43,6 +43,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.payable.payables import Customer, Invoice, Order
 
+KNOWN = uuid.UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "orders.md"
 
 
@@ -182,6 +183,17 @@ def test_a_uuid_matches_only_its_plain_form() -> None:
     assert Customer.objects.of(paid(merchant_reference=str(customer.code))) == customer
     assert Customer.objects.of(paid(merchant_reference=customer.code.hex)) is None
     assert Customer.objects.of(paid(merchant_reference=str(uuid.uuid4()))) is None
+
+
+@pytest.mark.django_db
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("written", [KNOWN.hex, str(KNOWN).upper()])
+def test_a_new_row_has_the_reference_that_it_has_when_it_is_read_again(written: str) -> None:
+    new: Any = Customer.objects.create(code=written)
+    key = new.attempt_key()
+    assert (key, key.merchant_reference) == (Customer.objects.get().attempt_key(), str(KNOWN))
+    paid(merchant_reference=str(KNOWN))
+    assert new.is_paid(10_000, "CLP")
 
 
 def test_a_model_without_a_reference_field_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
