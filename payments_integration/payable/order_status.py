@@ -91,7 +91,8 @@ def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
     """
     account, _reference = order._key()
     found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
-    operation = filter_account(found, account).first()
+    # Another account may have taken a free key since.
+    operation = min(filter_account(found, account), key=lambda each: each.has_free_key, default=None)
     if operation is None:
         return Attempt(is_pending=not refusal, is_unsent=not refusal, refusal=refusal)
     code = ""

@@ -18,7 +18,7 @@ from payments_integration import services
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, ProviderError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
-from payments_integration.payable import attempts
+from payments_integration.payable import attempts, find_attempt
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from payments_integration.validation.validator import IDEMPOTENCY_KEY
@@ -484,8 +484,10 @@ class TestANewKeyKnowsItsOrder:
         customer = Customer.objects.create()
         values = {"operation": "create_payment", "merchant_reference": str(customer.code)}
         values["idempotency_key"] = customer.attempt_key()
-        rows.operation(state="closed", error=PASSING["429"], body=b"{}", **values)
-        rows.operation(state="rejected", account="second", **values)
+        rows.operation(id="op_0", state="closed", error=PASSING["429"], body=b"{}", **values)
+        taken = rows.operation(state="unknown", account="second", **values)
+        assert find_attempt(customer, taken.idempotency_key).is_pending
+        Operation.objects.filter(pk=taken.pk).update(state="rejected")
         assert customer.attempt_key().endswith("-2")
 
     def test_the_price_and_what_is_left_of_it_are_accepted(
