@@ -31,6 +31,8 @@ MAX_LENGTH = 2000
 HANDLE = f"{LABEL}.handle_todo"
 #: The numbers of days for which a thing can be snoozed.
 SNOOZES = (1, 3, 7)
+#: A snooze that ends this close to the present one is the same click.
+_DOUBLE_CLICK = timedelta(minutes=1)
 #: The time between two comparisons of an account's orders, for processes that share Django's cache.
 COMPARE_EVERY = timedelta(minutes=15)
 #: Payments that were created in this time are compared.
@@ -69,6 +71,7 @@ def done(thing: Thing, note: str, *, author: object) -> Todo:
         mark = _mark(thing)
         if mark.done_at is not None:
             if (mark.done_by, mark.note) == (name, kept):
+                mark.is_changed = False
                 return mark
             raise AlreadyDone(mark.done_by)
         mark.done_at, mark.done_by, mark.note = timezone.now(), name, kept
@@ -88,7 +91,10 @@ def snooze(thing: Thing, days: int, *, author: object) -> Todo:
         raise ValidationError({"days": [_("Choose one of the periods.")]})
 
     def change(mark: Todo) -> None:
-        mark.snoozed_until = timezone.now() + timedelta(days=days) if days else None
+        until = timezone.now() + timedelta(days=days) if days else None
+        if until and mark.snoozed_until and abs(until - mark.snoozed_until) < _DOUBLE_CLICK:
+            return
+        mark.snoozed_until = until
 
     return _change(thing, change)
 
@@ -115,7 +121,7 @@ def put_back(mark: Todo, *, author: object) -> None:
     _author(author)
 
     def write() -> None:
-        locked(Todo.objects.filter(pk=mark.pk)).get()
+        mark.is_changed = locked(Todo.objects.filter(pk=mark.pk)).get().done_at is not None
         Todo.objects.filter(pk=mark.pk).update(done_at=None)
 
     repeatable(write, using=router.db_for_write(Todo))
@@ -170,8 +176,11 @@ def _change(thing: Thing, change: Callable[[Todo], None]) -> Todo:
         mark = _mark(thing)
         if mark.done_at is not None:
             raise AlreadyDone(mark.done_by)
+        before = (mark.assignee, mark.snoozed_until)
         change(mark)
-        mark.save()
+        mark.is_changed = (mark.assignee, mark.snoozed_until) != before
+        if mark.is_changed:
+            mark.save()
         return mark
 
     return repeatable(write, using=router.db_for_write(Todo))

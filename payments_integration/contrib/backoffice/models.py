@@ -73,6 +73,8 @@ class Todo(ObjectRef):
     done_by: str = fields.CharField(_("done by"), max_length=255, default="", blank=True)
     #: Says what was done. Empty until it is done, and after an erasure.
     note: str = fields.TextField(_("note"), default="", blank=True)
+    #: No column: False after a call of ``handling`` that changed nothing, such as the second click of two.
+    is_changed = True
 
     class Meta:
         verbose_name = _("thing to do")

@@ -382,6 +382,41 @@ def test_the_history_of_the_object_says_who_did_what() -> None:
     assert "eva: To do: Done." in page(ana, url("payment", "change", payment.pk))
 
 
+def test_a_double_click_leaves_one_entry_in_the_history() -> None:
+    payment = on_hold()
+    ana = browser(user("ana", *HANDLE))
+    user("eva", *HANDLE)
+    given = form(ana)
+    back = {"account": "default", "view": "done", "do": "put-back"}
+    for clicked in (
+        {**given, "do": "assign", "name": "eva"},
+        {**given, "do": "snooze", "days": "1"},
+        {**given, "do": "snooze", "days": "0"},
+        {**given, "do": "assign"},
+        {**given, "do": "done", "note": "called the bank"},
+        back,
+    ):
+        if clicked is back:
+            clicked["id"] = str(Todo.objects.get().pk)
+        told = set()
+        for second in (0, 2):
+            with time_machine.travel(NOW + timedelta(seconds=second), tick=False):
+                told.add(press(ana, clicked))
+        assert len(told) == 1
+    assert [entry.get_change_message() for entry in LogEntry.objects.filter(object_id=payment.pk).order_by("pk")] == [
+        "To do: Assigned to eva.",
+        "To do: Snoozed until 2026-05-21 12:00:00.",
+        "To do: It is shown again.",
+        "To do: It is assigned to nobody.",
+        "To do: Done. The note is kept.",
+        "To do: It is on the list again, unless it is over.",
+    ]
+    # Another period, or another person, is another click.
+    for further in ({"do": "snooze", "days": "1"}, {"do": "snooze", "days": "3"}, {"do": "assign", "name": "eva"}):
+        press(ana, {**given, **further})
+    assert LogEntry.objects.filter(object_id=payment.pk).count() == 9
+
+
 def test_what_happens_anew_is_assigned_to_nobody() -> None:
     payment = on_hold()
     ana = user("ana", *HANDLE)

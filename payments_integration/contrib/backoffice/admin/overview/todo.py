@@ -15,7 +15,6 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
@@ -156,7 +155,7 @@ class TodoPage:
     def _act(self) -> HttpResponse:
         if not self.mine.may_handle:
             raise PermissionDenied
-        given, now = self.request.POST, timezone.now()
+        given = self.request.POST
         try:
             if given.get("do") == "put-back":
                 mark, said = self._put_back(given.get("id", ""))
@@ -168,8 +167,7 @@ class TodoPage:
         except handling.AlreadyDone as error:
             self.admin.message_user(self.request, display.text(str(error)), messages.WARNING)
         else:
-            # The second click of two finds it done already.
-            if mark.done_at is None or mark.done_at >= now:
+            if mark.is_changed:
                 self._log(mark, said)
             self.admin.message_user(self.request, said, messages.SUCCESS)
         return HttpResponseRedirect(self._back())
