@@ -238,6 +238,32 @@ def test_what_is_over_or_happened_again_is_not_done_unseen() -> None:
     assert press(ana, form(ana), do="quark") == "Choose what to do."
 
 
+@pytest.mark.parametrize("start", [TODO, DASHBOARD])
+def test_a_refused_note_can_be_sent_again(start: str) -> None:
+    payment = on_hold()
+    ana, eva = (browser(user(name, *HANDLE)) for name in ("ana", "eva"))
+    given = form(ana, start)
+    became(payment, "succeeded", ago(hours=1))
+    became(payment, "on_hold", ago(minutes=5))
+    typed = {**given, "do": "done", "note": "called <Ana>\r\ntwice"}
+    response = ana.post(TODO, typed)
+    assert b"This happened again" in response.content
+    # The row as it is now has the form, open and with the note.
+    row = response.content.decode().split('<li class="pi-todo')[1]
+    assert "called &lt;Ana&gt;\ntwice</textarea>" in row.replace("\r\n", "\n")
+    assert row.count(" popover ") == 1
+    # If the row is gone, the note is shown above the others.
+    typed |= form(ana)
+    press(eva, form(eva), do="done", note="I called")
+    response = ana.post(TODO, typed)
+    assert b"Eva has already done this." in response.content
+    assert b"called &lt;Ana&gt;" in response.content.partition(b'<ol class="pi-todos"')[0]
+    assert "called" not in page(ana, start)
+    # Nothing was typed, or the note is kept.
+    assert ana.post(TODO, {**typed, "note": " "}).status_code == 302
+    assert eva.post(TODO, {**form(eva, f"{TODO}?view=done"), "do": "put-back"}).status_code == 302
+
+
 def test_a_thing_that_the_person_may_not_see_cannot_be_done() -> None:
     on_hold()
     given = form(browser(user("ana", *HANDLE)))

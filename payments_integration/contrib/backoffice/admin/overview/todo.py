@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -26,7 +27,7 @@ from payments_integration.admin.technical.account_page import Tile
 from payments_integration.contrib.backoffice import handling, todo
 from payments_integration.contrib.backoffice.admin.days import time_in
 from payments_integration.contrib.backoffice.admin.overview import statistics
-from payments_integration.contrib.backoffice.admin.overview.todo_rows import TodoRows, url
+from payments_integration.contrib.backoffice.admin.overview.todo_rows import Row, TodoRows, url
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
 from payments_integration.models import (
@@ -75,7 +76,8 @@ class TodoPage:
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
         return self._show()
 
-    def _show(self) -> HttpResponse:
+    def _show(self, note: str = "") -> HttpResponse:
+        """Show the list. ``note``: what was typed into the form of a row, if it was refused."""
         account = self.mine.account
         chosen = self.mine._chosen()
         shown: dict[str, Any] = {"rows": [], "done": [], "is_cut": False}
@@ -84,7 +86,9 @@ class TodoPage:
             shown |= {"done": done[:DONE], "shown": DONE, "is_cut": len(done) > DONE}
         elif account:
             found = todo.things(self.mine.asked(self.view), self.mine.differences())
-            shown |= {"rows": self.mine.rows(found[: todo.SHOWN]), "is_cut": len(found) > todo.SHOWN}
+            rows = self.mine.rows(found[: todo.SHOWN])
+            shown |= {"rows": [replace(row, note=note) if self._is_sent(row) else row for row in rows]}
+            shown |= {"is_cut": len(found) > todo.SHOWN, "note": "" if any(map(self._is_sent, rows)) else note}
         views = [(view.label, url(self.site, view=view.value, **chosen), view == self.view) for view in View]
         context = {
             "title": _("To do"),
@@ -107,6 +111,11 @@ class TodoPage:
         template = "admin/payments_backoffice/todo.html"
         shell: ReadOnlyAdmin = self._payments()
         return shell.render_page(self.request, template, context, [("", str(_("To do")))])
+
+    def _is_sent(self, row: Row) -> bool:
+        """Return True if this request is the form of the row."""
+        given = self.request.POST
+        return (row.fields["kind"], row.fields["thing"]) == (given.get("kind"), given.get("thing"))
 
     def _problems(self) -> list[Tile]:
         if not self.mine.account or self.view != View.OPEN or not self.mine.sees_problems():
@@ -170,7 +179,9 @@ class TodoPage:
             if mark.is_changed:
                 self._log(mark, said)
             self.admin.message_user(self.request, said, messages.SUCCESS)
-        return HttpResponseRedirect(self._back())
+            return HttpResponseRedirect(self._back())
+        note = given.get("note", "").strip() if given.get("do") == "done" else ""
+        return self._show(note) if note else HttpResponseRedirect(self._back())
 
     def _log(self, mark: Todo, said: str) -> None:
         """Add what was done, without the note, to the history of the object that the row is about."""

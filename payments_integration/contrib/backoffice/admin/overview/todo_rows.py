@@ -100,6 +100,8 @@ class Row:
     assigned_to: str
     is_mine: bool
     snoozed_until: str
+    #: The note that was typed, if it was refused: the form is open.
+    note: str = ""
 
 
 class TodoRows(AccountPage):
