@@ -311,6 +311,9 @@ def test_a_balance_that_cannot_be_read_stops_the_payout(boss: Client, service: S
     service.balance = NoAnswer("timeout")
     response = submit(boss, "review")
     assert "no usable answer" in response.context["form"].errors["__all__"][0]
+    # Nothing in the form is wrong, unless one of its fields is.
+    assert b"correct the error" not in response.content
+    assert b"correct the error" in submit(boss, "review", holder_name="").content
 
 
 def test_the_review_says_that_another_person_must_approve(boss: Client, service: Services, settings: Any) -> None:
