@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 APP = "payments_integration"
 #: The length of a SHA-256 in hex, and of ``Operation.actor_id``.
-_MAX_USER_ID = 64
+MAX_USER_ID = 64
 #: How ``Validator.actor`` begins the text for a user: a number or a UUID.
 _USER_ID = r"(?:[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(?=\S)"
 _ACTOR = re.compile(_USER_ID)
@@ -64,7 +64,7 @@ def user_id(actor: object) -> str:
     pk = getattr(actor, "pk", None)
     text = "" if pk is None else str(pk)
     # Two long keys may begin alike. They are stored as hashes, which are as long as the column.
-    return text if len(text) < _MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
+    return text if len(text) < MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
 
 
 def actor_name(actor: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
@@ -114,6 +116,19 @@ def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
         mark.assignee, mark.assignee_name = permissions.user_id(person), name
 
     return _change(thing, change)
+
+
+def gone(assignees: Collection[str]) -> set[str]:
+    """Return the assignees who were deleted, or cannot log in to the admin any more. Takes one statement, if any."""
+    model: Any = get_user_model()
+    # A long key is stored as its hash, which finds nobody.
+    asked = {each for each in assignees if len(each) < permissions.MAX_USER_ID}
+    keys = set()
+    for each in asked:
+        with suppress(ValidationError):  # of the user model that the project had before
+            keys.add(model._meta.pk.to_python(each))
+    users = model._default_manager.filter(pk__in=keys) if keys else ()
+    return asked - {permissions.user_id(user) for user in users if user.is_active and user.is_staff}
 
 
 def put_back(mark: Todo, *, author: object) -> None:

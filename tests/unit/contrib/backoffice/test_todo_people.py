@@ -379,6 +379,29 @@ def test_a_row_is_assigned_to_a_person_and_mine_filters_by_it() -> None:
     assert "There is no user" in press(ana, form(ana), do="assign", name="nobody")
 
 
+def test_a_row_of_a_person_who_is_gone_is_free() -> None:
+    for _row in range(3):
+        on_hold()
+    ana = user("ana", *HANDLE)
+    eva, ida, uma = (user(name, *HANDLE) for name in ("eva", "ida", "uma"))
+    for thing, person in zip(things(), (eva, ida, uma), strict=True):
+        handling.assign(thing, person, author=ana)
+    client = browser(ana)
+    assert [line.count("assigned to") for line in lines(client)] == [1, 1, 1]
+    User.objects.filter(pk=eva.pk).update(is_active=False)
+    User.objects.filter(pk=ida.pk).update(is_staff=False)
+    for address in (TODO, DASHBOARD):
+        assert [line.count("assigned to uma") for line in lines(client, address)] == [0, 0, 1]
+    uma.delete()
+    assert not any("assigned" in line for line in lines(client))
+    # A key of another user model, as after the project replaced it, is nobody's.
+    Todo.objects.update(assignee="a-uuid-perhaps")
+    assert not any("assigned" in line for line in lines(client))
+    # A key that is stored as its hash cannot be asked for.
+    Todo.objects.update(assignee="f" * 64)
+    assert all("assigned to" in line for line in lines(client))
+
+
 def test_the_history_of_the_object_says_who_did_what() -> None:
     payment, operation = on_hold(), rows.operation(state=OperationState.UNKNOWN)
     order = ordered("ORD-1", paid_at=NOW)

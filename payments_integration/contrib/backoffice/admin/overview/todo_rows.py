@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -161,8 +161,15 @@ class TodoRows(AccountPage):
         """Return the orders that do not match their payments now, without the cache."""
         return todo.differences_of(self.account, statistics.last_days().bounds[0]) if self.sees(Payment) else []
 
-    def rows(self, things: Iterable[Thing]) -> list[Row]:
-        return [self._row(number, thing) for number, thing in enumerate(things)]
+    def rows(self, things: Sequence[Thing]) -> list[Row]:
+        gone = handling.gone({thing.found.assignee for thing in things if thing.found.assignee})
+        # The row of a person who is gone is free.
+        free = {"assignee": None, "assignee_name": None}
+        shown = (
+            replace(thing, found=thing.found._replace(**free)) if thing.found.assignee in gone else thing
+            for thing in things
+        )
+        return [self._row(number, thing) for number, thing in enumerate(shown)]
 
     def is_urgent(self, thing: Thing) -> bool:
         if thing.kind == Kind.UNKNOWN:
