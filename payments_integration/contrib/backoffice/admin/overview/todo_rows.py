@@ -163,12 +163,7 @@ class TodoRows(AccountPage):
 
     def rows(self, things: Sequence[Thing]) -> list[Row]:
         gone = handling.gone({thing.found.assignee for thing in things if thing.found.assignee})
-        # The row of a person who is gone is free.
-        free = {"assignee": None, "assignee_name": None}
-        shown = (
-            replace(thing, found=thing.found._replace(**free)) if thing.found.assignee in gone else thing
-            for thing in things
-        )
+        shown = (_free(thing) if thing.found.assignee in gone else thing for thing in things)
         return [self._row(number, thing) for number, thing in enumerate(shown)]
 
     def is_urgent(self, thing: Thing) -> bool:
@@ -257,6 +252,11 @@ class TodoRows(AccountPage):
         if thing.kind in (Kind.DECIDE, Kind.UNKNOWN) and self._decides:
             return (_("Decide") if thing.kind == Kind.DECIDE else _("Look it up")), url
         return None
+
+
+def _free(thing: Thing) -> Thing:
+    """Return the thing of a person who is gone as one of nobody."""
+    return replace(thing, found=thing.found._replace(assignee=None, assignee_name=None))
 
 
 def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dict[str, Any]:
