@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -145,6 +145,9 @@ TECHNICAL: tuple[type[Model], ...] = (
 )  # fmt: skip
 
 
+#: During these, pages may be out of date, and nothing can be sent: everybody sees them.
+OUTAGES = frozenset({Reason.API_KEY_REFUSED, Reason.PROVIDER_UNREACHABLE})
+
 #: These models have no pages of their own. The page of the technical state shows their rows.
 WITHOUT_PAGES: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure)
 
@@ -218,14 +221,14 @@ class AccountPage:
                 given = {**self._request.GET.dict(), "account": alias}
                 yield conf.account_name(alias), f"?{urlencode(given)}", alias == self.account
 
-    def problems(self, report: AccountReport) -> Iterator[Tile]:
+    def problems(self, report: AccountReport, *, only: Container[Reason] | None = None) -> Iterator[Tile]:
         for problem in report.problems:
-            if problem.code not in self.in_tiles:
+            if problem.code not in self.in_tiles and (only is None or problem.code in only):
                 yield from self._problem(problem)
 
     def _problem(self, problem: Problem) -> Iterator[Tile]:
         label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
-        if self.sees(model):
+        if self.sees(model) or problem.code in OUTAGES:
             is_counted = False
             with contextlib.suppress(TypeError):
                 # Only labels with singular and plural can be formatted. For the others, the count says nothing.

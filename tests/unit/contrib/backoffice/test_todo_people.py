@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.test import Client
@@ -21,7 +22,8 @@ from payments_integration import erasure, reconciliation
 from payments_integration.contrib.backoffice import handling
 from payments_integration.contrib.backoffice.admin.overview import todo
 from payments_integration.contrib.backoffice.models import Todo
-from payments_integration.models import EventState, OperationState, Payment
+from payments_integration.exceptions import UNREACHABLE
+from payments_integration.models import EventState, OperationState, Payment, RunState
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD
@@ -128,6 +130,22 @@ def test_technical_problems_are_for_people_who_see_the_technical_state() -> None
     for address in (TODO, DASHBOARD):
         assert "event is parked" not in page(support, address)
         assert "event is parked" in page(olga, address)
+
+
+def test_an_outage_of_the_provider_is_shown_to_everybody() -> None:
+    support = browser(user("sofia", *VIEW, "view_event"))
+    for address in (TODO, DASHBOARD):
+        assert "Technical problems" not in page(support, address)
+    rows.run(state=RunState.FAILED, error=f"{UNREACHABLE[0]}: timeout", started_at=ago(minutes=1))
+    rows.event(state=EventState.PARKED, attempts=6)
+    cache.clear()
+    for address in (TODO, DASHBOARD):
+        html = page(support, address)
+        assert "the provider cannot be reached" in html
+        assert 'href=""' not in html
+        assert "event is parked" not in html
+    link = url("reconciliationrun", "changelist")
+    assert f'<a href="{link}?state=failed' in page(browser(user("olga", *VIEW, "view_reconciliationrun")), TODO)
 
 
 def test_personal_data_is_masked_without_the_permission() -> None:

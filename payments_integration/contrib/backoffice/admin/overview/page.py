@@ -33,7 +33,7 @@ from payments_integration.validation.text import StrOrPromise
 
 #: Each statistic is counted only for users who may see one of its models.
 _COUNTED_FOR: dict[str, tuple[type[Model], ...]] = {
-    "health": todo_rows.REPAIRED_BY,
+    "health": (*todo_rows.REPAIRED_BY, Payment, Payout, Refund, Operation),
     "balances": (Balance,),
     "payments": (Payment,),
     "money_out": (Payout, Refund),
@@ -84,15 +84,16 @@ class Dashboard(AccountPage):
         ``is_fresh`` is True if the installation has no data yet, so that the page shows only the steps.
         """
         report = found.health
-        if report is None:
-            return {"steps": [], "is_fresh": False, "problems": [], "examined": False}
+        if report is None or not any(map(self.sees, todo_rows.REPAIRED_BY)):
+            outages = todo_rows.problems(self, report) if report is not None else []
+            return {"steps": [], "is_fresh": False, "problems": outages, "examined": False}
         steps = setup.steps(self._site, self._request, self.account, report, is_empty=is_empty)
         if steps:
             self.in_tiles |= setup.STEPS
         return {
             "steps": steps,
             "is_fresh": bool(steps) and is_empty,
-            "problems": list(self.problems(report)),
+            "problems": todo_rows.problems(self, report),
             "examined": True,
         }
 

@@ -27,7 +27,7 @@ from payments_integration.admin.technical.account_page import Tile
 from payments_integration.contrib.backoffice import handling, todo
 from payments_integration.contrib.backoffice.admin.days import time_in
 from payments_integration.contrib.backoffice.admin.overview import statistics
-from payments_integration.contrib.backoffice.admin.overview.todo_rows import Row, TodoRows, url
+from payments_integration.contrib.backoffice.admin.overview.todo_rows import Row, TodoRows, problems, url
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
 from payments_integration.models import (
@@ -118,10 +118,10 @@ class TodoPage:
         return (row.fields["kind"], row.fields["thing"]) == (given.get("kind"), given.get("thing"))
 
     def _problems(self) -> list[Tile]:
-        if not self.mine.account or self.view != View.OPEN or not self.mine.sees_problems():
+        if not self.mine.account or self.view != View.OPEN:
             return []
         health = statistics.gather(self.mine.account, ["health"]).health
-        return list(self.mine.problems(health)) if health is not None else []
+        return problems(self.mine, health) if health is not None else []
 
     def _payments(self) -> Any:
         """Return the ModelAdmin that renders the page, so that it looks like a page of the core's app."""

@@ -17,11 +17,12 @@ from payments_integration import conf, permissions
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import AGAIN, may, may_view
 from payments_integration.admin.shared.sections import Page
-from payments_integration.admin.technical.account_page import AccountPage
+from payments_integration.admin.technical.account_page import OUTAGES, AccountPage, Tile
 from payments_integration.contrib.backoffice import comparison, handling, todo
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
+from payments_integration.health import AccountReport
 from payments_integration.health.examination import UNKNOWN_ALERT
 from payments_integration.models import (
     AccountState,
@@ -37,7 +38,8 @@ from payments_integration.models import (
 from payments_integration.payer.names import reason_text
 from payments_integration.validation.text import StrOrPromise
 
-#: Technical problems are shown to users who may see one of these models.
+#: Users who may see one of these models can repair technical problems, and see them. The others see only outages:
+#: support staff can read events and operations, but cannot repair anything.
 REPAIRED_BY: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure, ReconciliationRun, WebhookEndpoint)
 #: The number of rows that the overview shows.
 HEAD = 5
@@ -126,13 +128,6 @@ class TodoRows(AccountPage):
     def is_open(self) -> bool:
         """Return True if the user may see any object that can be in the list."""
         return any(self.sees(model) for model in (Payment, Payout, Refund, Operation))
-
-    def sees_problems(self) -> bool:
-        """Return True if the user can repair technical problems.
-
-        Support staff can read events and operations, but cannot repair anything.
-        """
-        return any(map(self.sees, REPAIRED_BY))
 
     def _order_models(self) -> list[type[Model]]:
         if not self.account or not self.sees(Payment):
@@ -257,6 +252,10 @@ class TodoRows(AccountPage):
 def _free(thing: Thing) -> Thing:
     """Return the thing of a person who is gone as one of nobody."""
     return replace(thing, found=thing.found._replace(assignee=None, assignee_name=None))
+
+
+def problems(page: AccountPage, report: AccountReport) -> list[Tile]:
+    return list(page.problems(report, only=None if any(map(page.sees, REPAIRED_BY)) else OUTAGES))
 
 
 def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dict[str, Any]:
