@@ -27,7 +27,15 @@ from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
-from payments_integration.inbox.claiming import DONE, Page, naming, release_others
+from payments_integration.inbox.claiming import (
+    DONE,
+    NAMELESS,
+    Page,
+    name_next,
+    naming,
+    release_others,
+    unname_all,
+)
 from payments_integration.inbox.finding import CLAIM
 from payments_integration.inbox.loading import Item, Work, ids_of, key_column
 from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange, of_objects
@@ -54,7 +62,9 @@ def call_receivers(page: Page, work: Work) -> None:
     item, is_stale = next(work.turns())
     changes = work.changes[str(item.pk)]
     failure: ReceiverFailed | None = None
-    is_marked = False
+    is_marked, has_callbacks = False, False
+    if not page.names_items and not name_next(page, work):
+        raise ClaimLost
 
     def call() -> None:
         nonlocal failure, is_marked
@@ -67,10 +77,12 @@ def call_receivers(page: Page, work: Work) -> None:
             raise
 
     def call_and_mark() -> None:
+        nonlocal has_callbacks
         instance, lock = _lock(page, work)
         # A receiver that catches a database error may have lost the transaction: after a deadlock MariaDB rolls back
         # everything and would commit only the later writes. PostgreSQL refuses every statement after an error.
         connection = connections[page.using]
+        registered = len(connection.run_on_commit)
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
             with telemetry.during(telemetry.Handling(item)):
@@ -86,6 +98,9 @@ def call_receivers(page: Page, work: Work) -> None:
         try:
             if page.is_over:
                 release_others(page, work)
+            has_callbacks = len(connection.run_on_commit) > registered
+            if has_callbacks and page.names_items:
+                unname_all(page)
             mark([item], lock, page.using, have_changes=bool(changes))
         except AnyDatabaseError as error:
             if is_transient(error):
@@ -102,6 +117,7 @@ def call_receivers(page: Page, work: Work) -> None:
             # A deferred constraint or trigger of the merchant's tables refused the commit.
             raise ReceiverFailed(str(item.pk)) from error
         raise
+    page.names_items = page.names_items and not has_callbacks
 
 
 def is_refused(error: AnyDatabaseError) -> bool:
@@ -141,7 +157,7 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
     model, using = MIRRORS.get(item.object_kind), page.using
     values: dict[str, Any] = {**DONE, "next_attempt_at": None}
     if following is not None:
-        values = {**CLAIM.values(page.token), **naming(following)}
+        values = {**CLAIM.values(page.token), **(naming(following) if page.names_items else NAMELESS)}
     lock = [*statements.prepared_values(ObjectDispatch, using, **values), work.row.pk, page.token]
     check = [item.pk, *item.object_key, *statements.prepared_values(Event, using, created_at=goes_before(item))]
     if model is not None:

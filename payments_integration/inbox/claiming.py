@@ -33,6 +33,7 @@ from payments_integration.db.transactions import (
     locked,
     repeatable,
     updated,
+    updated_row,
 )
 from payments_integration.inbox.failures import count_failure
 from payments_integration.inbox.finding import CLAIM, is_free, next_items
@@ -61,7 +62,9 @@ _PAGE_SECONDS = 1.0
 #: Items that share a transaction (``groups``).
 MOST_IN_GROUP = 25
 
-UNCLAIMED: dict[str, Any] = {**CLAIM.free_values(), "turn": 0, "event_in_hand": "", "change_in_hand": 0}
+#: An object without an item in hand: if its worker dies, no item has failed.
+NAMELESS: dict[str, Any] = {"event_in_hand": "", "change_in_hand": 0}
+UNCLAIMED: dict[str, Any] = {**CLAIM.free_values(), "turn": 0, **NAMELESS}
 #: What an object is set to when it has no items left.
 DONE: dict[str, Any] = {**UNCLAIMED, "grouping": Grouping.SINGLE}
 
@@ -78,6 +81,8 @@ class Page:
     is_whole: bool = True
     #: The size of the next group.
     most_in_group: int = MOST_IN_GROUP
+    #: True if each object names its next item from the start, False if only when its turn comes.
+    names_items: bool = True
     #: The monotonic time after which no item is started.
     until: float = field(default_factory=lambda: time.monotonic() + CLAIM.length.total_seconds() / 2)
 
@@ -89,8 +94,8 @@ class Page:
 def naming(item: Item) -> dict[str, Any]:
     """Return the values with which a claimed object names the item that its worker dispatches next."""
     if isinstance(item, Event):
-        return {"event_in_hand": item.pk, "change_in_hand": 0}
-    return {"event_in_hand": "", "change_in_hand": item.pk}
+        return {**NAMELESS, "event_in_hand": item.pk}
+    return {**NAMELESS, "change_in_hand": item.pk}
 
 
 def pages(account: str | None, using: str, deadline: float | None) -> Iterator[Page]:
@@ -267,10 +272,22 @@ def release_others(page: Page, work: Work | None = None) -> None:
 
     If the worker died after that commit, another one would take the next object for the object in hand.
     """
+    others = _claimed(page) if work is None else _claimed(page).exclude(pk=work.row.pk)
+    _write(page, others, **UNCLAIMED, next_attempt_at=None)
+
+
+def unname_all(page: Page) -> None:
+    """Let no object name its next item, in the transaction of an item with callbacks.
+
+    They run after the commit and may outlast the claim. Another worker would take that for a death over the next item.
+    """
+    _write(page, _claimed(page), **NAMELESS)
+
+
+def _write(page: Page, rows: QuerySet[ObjectDispatch], **values: Any) -> None:
     try:
         with transaction.atomic(using=page.using):
-            others = _claimed(page) if work is None else _claimed(page).exclude(pk=work.row.pk)
-            others.update(**UNCLAIMED, next_attempt_at=None)
+            rows.update(**values)
     except OperationalError as error:
         # Under REPEATABLE READ: another worker has taken some of them.
         if not is_transient(error):
@@ -287,7 +304,13 @@ def load_again(page: Page, work: Work) -> bool:
     [fresh] = found
     work.items, work.changes, work.dispatched_to = fresh.items, fresh.changes, fresh.dispatched_to
     work.values, work.seen, work.max_ahead, work.is_grouped = fresh.values, fresh.seen, fresh.max_ahead, False
-    return bool(updated(_claimed(page).filter(pk=work.row.pk), **naming(work.items[0])))
+    return name_next(page, work)
+
+
+def name_next(page: Page, work: Work) -> bool:
+    """Name the object's next item; False if another worker has taken the object."""
+    mine = {"id": work.row.pk, "claim_token": page.token}
+    return bool(updated_row(ObjectDispatch, where=mine, values=naming(work.items[0])))
 
 
 def _claimed(page: Page) -> QuerySet[ObjectDispatch]:

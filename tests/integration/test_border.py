@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, Error, OperationalError, connection, transaction
 from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
+from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services, telemetry
 from payments_integration.db import statements
@@ -32,7 +34,7 @@ from payments_integration.reconciliation import due
 from payments_integration.signals import event_received
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.databases import POSTGRES
+from tests.databases import POSTGRES, at_once
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
@@ -171,6 +173,29 @@ def test_a_callback_that_leaves_the_session_unusable_costs_no_other_object_an_at
         assert not ObjectDispatch.objects.exclude(claim_token="").exists()
         inbox.dispatch()
     assert counted() == everything_once(*NAMES, events=1)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+
+
+@pytest.mark.case(120)
+def test_a_callback_that_outlasts_the_claim_costs_no_other_item_an_attempt() -> None:
+    """Another worker takes the page over, while the first waits for a mail server."""
+
+    def wait() -> None:
+        taken = ObjectDispatch.objects.exclude(claim_token="")
+        taken.update(claimed_until=timezone.now() - timedelta(seconds=1))
+        at_once(inbox.dispatch)
+
+    waits = [*factories.life("pay_2")[:1], *factories.life("pay_4")[:1]]
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.id in [item["id"] for item in waits]:
+            transaction.on_commit(wait)
+
+    with connected(handler):
+        take_in(*NAMES)
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
 
 
