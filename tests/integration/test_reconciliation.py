@@ -407,6 +407,21 @@ class TestOrderOfDispatch:
         assert not any(stale for _, stale in receiver.events)
         assert not attentions
 
+    def test_polling_dispatches_nothing_before_a_pass_has_read_what_is_older(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
+    ) -> None:
+        def poll(stored: int = 0) -> None:
+            reconciliation.poll("default", since=timezone.now() + timedelta(hours=1))
+            assert not receiver.events
+
+        with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
+            reconciliation.reconcile_events()
+        poll()
+        with after_each_page(poll):
+            reconciliation.reconcile_events()
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
+
     def test_polling_dispatches_oldest_first(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
