@@ -7,6 +7,7 @@ still waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any
@@ -222,7 +223,8 @@ TRANSACTION_ID = "pg_current_xact_id()::text"
 
 def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
-    event = item if isinstance(item, Event) else None
+    # Copies: a receiver may set an attribute, and the item is marked, ordered, and perhaps sent again.
+    event = copy(item) if isinstance(item, Event) else None
     if event is not None:
         with dispatching(event.created_at, partial(str, event.pk)):
             event_received.send(
@@ -244,7 +246,7 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
                 previous_status=change.previous_status,
                 status=change.status,
                 event=event,
-                status_change=change,
+                status_change=copy(change),
                 is_stale=is_stale,
             )
 

@@ -29,9 +29,10 @@ from payments_integration.models import (
     ObjectDispatch,
     Payment,
     ReconciliationRun,
+    StatusChange,
 )
 from payments_integration.reconciliation import due
-from payments_integration.signals import event_received
+from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.databases import POSTGRES, at_once
@@ -195,6 +196,25 @@ def test_a_callback_that_outlasts_the_claim_costs_no_other_item_an_attempt() -> 
     with connected(handler):
         take_in(*NAMES)
         inbox.dispatch()
+    assert counted() == everything_once(*NAMES)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+
+
+def test_what_a_handler_sets_on_the_event_changes_nothing_of_its_dispatch() -> None:
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        event.id, event.type = factories.life("pay_5")[1]["id"], "shop.paid"
+        event.created_at = event.created_at.replace(tzinfo=None)
+
+    def on_status(status_change: StatusChange, **_: Any) -> None:
+        status_change.pk = None
+        status_change.at = status_change.at.replace(tzinfo=None)
+
+    with connected(handler):
+        status_changed.connect(on_status)
+        take_in(*NAMES)
+        assert inbox.dispatch() == 12
+        status_changed.disconnect(on_status)
     assert counted() == everything_once(*NAMES)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
 
