@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any
 
-from django.db import Error
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration import telemetry
@@ -74,6 +74,13 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
         with suppress(Exception):
             session.close()
     connection.close()
+
+
+def end_sessions() -> None:
+    """Close this thread's connections. The database rolls back open work, and the next statement connects again."""
+    for connection in connections.all(initialized_only=True):
+        with suppress(Error):
+            end_session(connection)
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:

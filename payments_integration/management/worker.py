@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections, router
+from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, router
 
 from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
-from payments_integration.db.border import end_session
+from payments_integration.db.border import end_sessions
 from payments_integration.db.notifications import Listener, can_notify
 from payments_integration.models import Event
 from payments_integration.runtime import stopping
@@ -157,7 +157,7 @@ class Worker:
             except Exception as error:
                 _report(error)
                 self._close_listener()
-                _close_connections()
+                end_sessions()
                 self._look_at = 0.0
                 stopping.sleep(backoff)
                 backoff = min(backoff * 2, _LONGEST_BACKOFF)
@@ -191,7 +191,7 @@ class Worker:
             except Exception as error:
                 _report(error)  # the schedule tries again; the other accounts have their turns
                 # A handler may have changed the session, such as its search_path: each later pass would fail as well.
-                _close_connections()
+                end_sessions()
                 continue
             if is_more:
                 self._woken[account] = None
@@ -255,13 +255,13 @@ class Worker:
                     reconciliation.each(self._accounts, partial(reconciliation.run_due, turn_seconds=TURN_SECONDS))
                 except Exception as error:
                     _report(error)
-                    _close_connections()
+                    end_sessions()
                 stopping.sleep(begun + interval - time.monotonic())
         except BaseException as error:  # a handler's SystemExit
             self._fault = error
             stopping.request()
         finally:
-            _close_connections()
+            end_sessions()
 
 
 @contextmanager
@@ -324,10 +324,3 @@ def _report(error: Exception) -> None:
         logger.warning("The database failed with %s; connecting again", type(error).__name__)
     else:
         logger.error("A pass failed; it is tried again", exc_info=error)
-
-
-def _close_connections() -> None:
-    """Close this thread's connections. The database rolls back open work, and the next statement connects again."""
-    for connection in connections.all(initialized_only=True):
-        with suppress(AnyDatabaseError):
-            end_session(connection)

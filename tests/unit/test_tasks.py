@@ -61,11 +61,24 @@ def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: di
     assert drop.called is drops
 
 
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize(("pool", "stays_open"), [("default", True), ("gevent", False), ("eventlet", False)])
+@pytest.mark.parametrize(
+    ("pool", "fails", "stays_open"),
+    [
+        ("default", False, True),
+        ("default", True, False),
+        ("gevent", False, False),
+        ("gevent", True, False),
+        ("eventlet", False, False),
+        ("eventlet", True, False),
+    ],
+)
 @pytest.mark.django_db(transaction=True)
-def test_a_greenlet_leaves_no_connection_open(pool: str, stays_open: bool, fails: bool) -> None:
-    """With CELERY_DB_REUSE_MAX Celery leaves it open, and no later task uses it: in the end the server is full."""
+def test_a_greenlet_and_a_task_that_failed_leave_no_connection_open(pool: str, fails: bool, stays_open: bool) -> None:
+    """With CELERY_DB_REUSE_MAX Celery leaves it open.
+
+    No later greenlet uses it: in the end the server is full. And a session that a handler has changed, such as its
+    search_path, would fail every later task of a process.
+    """
     found: list[bool] = []
 
     def work(account: str | None) -> None:
