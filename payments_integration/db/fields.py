@@ -151,10 +151,29 @@ class _OwnTextField(_TextField[_SetT, _GetT]):
         return writable(value, connection.alias) if isinstance(value, str) else value
 
 
+class _BytesField(models.BinaryField):  # type: ignore[type-arg]
+    """Bytes from every driver. psycopg2 returns a memoryview, which has no ``decode`` and cannot be pickled."""
+
+    def deconstruct(self) -> Any:
+        name, _, args, kwargs = super().deconstruct()
+        # The column is the same.
+        return name, "django.db.models.BinaryField", args, kwargs
+
+    def get_internal_type(self) -> str:
+        return "BinaryField"
+
+    def get_db_converters(self, connection: Any) -> Any:
+        return [_as_bytes] if connection.Database.__name__ == "psycopg2" else []
+
+
+def _as_bytes(value: Any, *_: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
 # The fields as the models use them: ``status: str = fields.CharField(…)``. Django has no types, and its stubs need a
 # plugin of mypy. So the annotation tells every type checker what a row holds, and the field is Any.
 BigIntegerField: Any = models.BigIntegerField
-BinaryField: Any = models.BinaryField
+BinaryField: Any = _BytesField
 BooleanField: Any = models.BooleanField
 CharField: Any = models.CharField
 DateField: Any = models.DateField

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
-from django.db.models import AutoField, BinaryField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
+from django.db.models import AutoField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
 from django.db.models.constants import OnConflict
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
@@ -27,7 +27,7 @@ from django.db.models.sql import InsertQuery, Query
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration.db import sizes
-from payments_integration.db.fields import OwnTextField, writable
+from payments_integration.db.fields import BinaryField, OwnTextField, writable
 
 ModelT = TypeVar("ModelT", bound=Model)
 

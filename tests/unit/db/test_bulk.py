@@ -39,7 +39,6 @@ def stored(model: Any) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in model.objects.all():
         values = {field.attname: getattr(row, field.attname) for field in model._meta.concrete_fields}
-        values = {name: bytes(value) if isinstance(value, memoryview) else value for name, value in values.items()}
         found[str(row.pk)] = {name: value for name, value in values.items() if name != "id"}
     return found
 
