@@ -579,7 +579,7 @@ def _removes_data(name: str, function: Any) -> bool:
 @_listed
 def check_keys(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. E010: no key can read a stored webhook secret."""
-    if not _has_endpoints(databases):
+    if _settings_are_wrong() or not _has_endpoints(databases):
         return
     # Imports a large library, which starting the app does not need.
     from payments_integration.projection import has_unreadable_secret  # noqa: PLC0415

@@ -861,6 +861,8 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     (error,) = check_keys(databases=["default"])
     assert error.id == "payments_integration.E010"
     assert check_keys() == []
+    settings.PAYMENTS_INTEGRATION = setting(PROCESING="celery")
+    assert check_keys(databases=["default"]) == [], "check lists the wrong option, instead of ending with an error"
 
 
 def test_tests_are_told_from_a_site() -> None:
