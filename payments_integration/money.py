@@ -120,7 +120,7 @@ def _shifted(amount: Decimal | str | int, currency: str) -> int:
     if len(digits) + max(power, 0) > 30:
         raise ValueError("the amount is out of range")
     if power < 0 and any(digits[power:] if -power <= len(digits) else digits):
-        raise ValueError(f"{currency} has {exponent(currency)} decimals")
+        raise ValueError(f"{currency} has {exponent(currency)} decimals, and {amount} has more: round it first")
     kept = digits[:power] if power < 0 else digits + (0,) * power
     minor = int("".join(map(str, kept)) or "0")
     if minor > INT64_MAX:
