@@ -30,8 +30,8 @@ _KEYS = 500
 LONGEST_HOLD = timedelta(hours=1)
 
 
-def release(account: str, before: datetime | None = None) -> int:
-    """Let held events created before ``before`` (None: all) be dispatched, and return how many.
+def release(account: str, before: datetime | None = None, *, since: datetime | None = None) -> int:
+    """Let held events created before ``before`` and from ``since`` on (None: all) be dispatched, and return how many.
 
     Reconciliation calls this when everything older has been received. Later events of a failed pass stay held, because
     older pages are missing.
@@ -39,6 +39,8 @@ def release(account: str, before: datetime | None = None) -> int:
     complete = filter_account_last(Event.objects.filter(state=EventState.HELD), account)
     if before is not None:
         complete = complete.filter(created_at__lt=before)
+    if since is not None:
+        complete = complete.filter(created_at__gte=since)
     return updated(complete, state=EventState.APPLIED)
 
 

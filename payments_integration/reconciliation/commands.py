@@ -11,7 +11,7 @@ from django.utils import timezone
 from payments_integration import inbox, projection
 from payments_integration.db.claims import long_ago
 from payments_integration.exceptions import KEY_REFUSED
-from payments_integration.models import Event, EventSource, ReconciliationRun, RunKind, RunState
+from payments_integration.models import Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
@@ -96,9 +96,7 @@ def poll(account: str, *, since: datetime) -> Poll:
     )
     # Pages come newest first, so the events are dispatched only now, oldest first.
     inbox.process(account)
-    # A pass that is running or was interrupted has yet to find older ones, and then releases all of them.
-    passes = ReconciliationRun.objects.filter(account=account, kind=RunKind.EVENTS).exclude(state=RunState.SKIPPED)
-    if passes.order_by("-started_at").values_list("state", flat=True).first() in (None, RunState.DONE):
-        inbox.release(account)
+    # Older ones may be held by a pass that is running or was interrupted.
+    inbox.release(account, since=since)
     process_due(account)
     return Poll(new, next_since or since)
