@@ -12,7 +12,7 @@ it. If a worker dies, only the item in hand counts a failed attempt.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -20,7 +20,7 @@ from itertools import compress
 from typing import Any
 
 from django.db import Error as AnyDatabaseError, OperationalError, connections, transaction
-from django.db.models import Min, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, telemetry
@@ -240,9 +240,19 @@ def _count_death(row: ObjectDispatch, locked_rows: list[ObjectDispatch]) -> tele
 
 
 def release(page: Page, work: Work, next_attempt_at: datetime | None, **values: Any) -> bool:
-    """Release one object; False if another worker has taken it."""
-    mine = _claimed(page).filter(pk=work.row.pk)
-    return bool(updated(mine, **UNCLAIMED, next_attempt_at=next_attempt_at, **values))
+    """Release one object; False if another worker has taken it.
+
+    A receiver that committed by hand, as MariaDB does before ``ALTER TABLE``, has released it. It waits nevertheless.
+    """
+    mine = Q(claim_token=page.token) | Q(claim_token="", next_attempt_at=None)
+    rows = ObjectDispatch.objects.filter(mine, pk=work.row.pk)
+    return bool(updated(rows, **UNCLAIMED, next_attempt_at=next_attempt_at, **values))
+
+
+def separate(group: Sequence[Work]) -> None:
+    """Have objects dispatched alone whose claim a receiver of their group has committed away by hand."""
+    rows = ObjectDispatch.objects.filter(pk__in=[work.row.pk for work in group], claim_token="")
+    updated(rows, grouping=Grouping.ALONE)
 
 
 def release_rest(page: Page) -> None:

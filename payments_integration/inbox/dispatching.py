@@ -30,6 +30,7 @@ from payments_integration.inbox.claiming import (
     release_after_error,
     release_others,
     release_rest,
+    separate,
 )
 from payments_integration.inbox.failures import Failure, count_failure, first_wait
 from payments_integration.inbox.groups import GroupFailed, call_group, first_group
@@ -134,6 +135,7 @@ def _dispatch_group(page: Page, group: list[Work]) -> int:
     # The error's message may show a row, so it is left out.
     logger.info("A group is dispatched one by one after %s", type(cause).__name__, extra=ids_of(item))
     drop_if_broken(page.using)
+    separate(group)
     for work in group:
         work.is_grouped = False
     return 0

@@ -382,6 +382,25 @@ def test_what_a_handler_does_costs_its_own_item_alone_an_attempt(unlogged: None,
 
 
 @pytest.mark.case(121)
+def test_a_handler_that_commits_by_hand_is_not_called_again_and_again(unlogged: None) -> None:
+    """Its commit has released the object, and in a group all of them, which the next pass dispatches one by one."""
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_2":
+            _commit()
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        for _ in range(3):
+            inbox.dispatch()
+    bad = Event.objects.get(object_id="pay_2")
+    assert (bad.state, bad.attempts) == (EventState.APPLIED, 1)
+    assert ObjectDispatch.objects.get(object_id="pay_2").next_attempt_at is not None
+    assert set(Event.objects.exclude(pk=bad.pk).values_list("state", "attempts")) == {("done", 0)}
+
+
+@pytest.mark.case(121)
 @pytest.mark.parametrize("interruption", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_interruption_is_raised_again_after_the_release(interruption: type[BaseException]) -> None:
     wrong = [True]
