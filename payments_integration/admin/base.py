@@ -14,6 +14,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
+from django.db import router
 from django.http import (
     Http404,
     HttpRequest,
@@ -32,7 +33,7 @@ from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key, refused
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
-from payments_integration.db.transactions import outside_transactions
+from payments_integration.db.transactions import locked, outside_transactions, repeatable
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
 from payments_integration.models import Event, Operation, StatusChange
 from payments_integration.validation.text import StrOrPromise
@@ -68,25 +69,26 @@ class ReadOnlyAdmin(ListAdmin):
         """Refuse: Django's forms never write a row here, with any permission."""
         raise PermissionDenied
 
-    def was_sent(self, key: str | None) -> bool:
-        """Return True if a form with this key was sent before. Ask before the call, for ``log_once``."""
-        return bool(key) and Operation.objects.filter(idempotency_key=key).exists()
-
-    def log_once(self, request: HttpRequest, obj: Any, entry: str, *, about: object, repeated: bool) -> None:
-        """Add an entry to a row's history. After a repeated form, add it only if the first one left no entry.
+    def log_once(self, request: HttpRequest, obj: Any, entry: str, *, about: object, key: str | None) -> None:
+        """Add an entry to a row's history, unless the form with this key left one: it may be sent twice, also at once.
 
         ``about``: what the entry contains, so that it can be recognized.
         """
-        if repeated:
-            known = LogEntry.objects.filter(
+
+        def write() -> None:
+            # The lock of the operation: of two clicks at once, the second one sees the entry of the first.
+            known = locked(Operation.objects.filter(idempotency_key=key)).order_by("created_at") if key else ()
+            operation = next(iter(known), None)
+            logged = LogEntry.objects.filter(
                 user_id=cast("int", request.user.pk),
                 content_type=get_content_type_for_model(obj),
                 object_id=str(obj.pk),
                 change_message__contains=str(about),
             )
-            if known.exists():
-                return
-        self.log_change(request, obj, entry)
+            if operation is None or not logged.filter(action_time__gte=operation.created_at).exists():
+                self.log_change(request, obj, entry)
+
+        repeatable(write, using=router.db_for_write(Operation))
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         """Yield the sections below the fields and above the folded ones."""
@@ -225,7 +227,6 @@ class ReadOnlyAdmin(ListAdmin):
             if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
                 self.message_user(request, twins.warning(self.admin_site, twin), messages.WARNING)
                 return self.back(request, obj)
-            repeated = self.was_sent(key)
             try:
                 button.call(obj, Press(request.user, key, form.cleaned_data))
             except ValidationError as error:
@@ -236,13 +237,13 @@ class ReadOnlyAdmin(ListAdmin):
                 self.message_user(request, explain(self.admin_site, error), messages.WARNING)
                 if button.logged:
                     entry = f"{button.logged} ({error.operation.pk})"
-                    self.log_once(request, obj, entry, about=error.operation.pk, repeated=repeated)
+                    self.log_once(request, obj, entry, about=error.operation.pk, key=key)
             except (PaymentsError, WireError, ImproperlyConfigured) as error:
                 self.message_user(request, explain(self.admin_site, error), messages.ERROR)
                 return self._back_to_form(request, obj, button, form)
             else:
                 if button.logged:
-                    self.log_once(request, obj, str(button.logged), about=button.logged, repeated=repeated)
+                    self.log_once(request, obj, str(button.logged), about=button.logged, key=key)
                 current = self.model._default_manager.filter(pk=obj.pk).first()
                 outcome = button.outcome(current)
                 self.message_user(request, outcome.text, outcome.level)

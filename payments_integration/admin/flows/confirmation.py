@@ -165,7 +165,6 @@ class KeyedPage(ABC):
 
     def _send(self, form: KeyedForm) -> HttpResponse:
         site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
-        repeated = self.admin.was_sent(key)
         account = self.account(form)
         if account is not None and was_sent_for_another(key, account):
             self.admin.message_user(self.request, SENT_BEFORE, messages.WARNING)
@@ -179,9 +178,7 @@ class KeyedPage(ABC):
             return self._page(form)
         except (OutcomeUnknown, ApprovalRequired) as error:
             # Leave the form, because it must not be sent again.
-            self.admin.log_once(
-                self.request, *self.recorded(error.operation), about=error.operation.pk, repeated=repeated
-            )
+            self.admin.log_once(self.request, *self.recorded(error.operation), about=error.operation.pk, key=key)
             self.admin.message_user(self.request, explain(site, error), messages.WARNING)
             return self.back()
         except IdempotencyMismatch as error:
@@ -195,7 +192,7 @@ class KeyedPage(ABC):
                 form.data["idempotency_key"] = self.key()
             return self._page(form)
         subject, entry, outcome = self.done(row)
-        self.admin.log_once(self.request, subject, entry, about=row.pk, repeated=repeated)
+        self.admin.log_once(self.request, subject, entry, about=row.pk, key=key)
         self.admin.message_user(self.request, outcome.text, outcome.level)
         return self.back(row)
 

@@ -212,7 +212,6 @@ class BulkRefundPage(SendingPage):
         """Make one service call. An error does not stop the others."""
         site, payment = self.admin.admin_site, part.payment
         key = _key(form, part)
-        repeated = self.admin.was_sent(key)
         try:
             refund = services.create_refund(
                 payment,
@@ -223,7 +222,7 @@ class BulkRefundPage(SendingPage):
             )
         except (OutcomeUnknown, ApprovalRequired) as error:
             entry = _("Refund asked for: operation %(id)s.") % {"id": error.operation.pk}
-            self.admin.log_once(self.request, payment, entry, about=error.operation.pk, repeated=repeated)
+            self.admin.log_once(self.request, payment, entry, about=error.operation.pk, key=key)
             return Result(_OPEN, explain(site, error))
         except ValidationError as error:
             return Result(_REFUSED, " ".join(message for _argument, message in validation_messages(error)))
@@ -238,7 +237,7 @@ class BulkRefundPage(SendingPage):
             return Result(_NOT_STARTED, _("The database failed. Continue to try again; it is never refunded twice."))
         shown = format_money(refund.amount, refund.currency)
         entry = _("Refunded %(amount)s: %(id)s.") % {"amount": shown, "id": refund.pk}
-        self.admin.log_once(self.request, payment, entry, about=refund.pk, repeated=repeated)
+        self.admin.log_once(self.request, payment, entry, about=refund.pk, key=key)
         status = display.text(dict(Refund.Status.choices).get(refund.status, refund.status))
         words = format_html("{} ({})", display.admin_link(site, Refund, refund.pk), status)
         return Result(_VOID if refund.status in VOID_REFUND_STATUSES else _MADE, words)

@@ -74,6 +74,38 @@ def test_a_double_click_is_one_entry_of_the_history(payments_sandbox: ProviderSa
     assert click_twice(url("webhookendpoint", "rotate", made)) == [made]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_two_clicks_at_once_are_one_entry_of_the_history(
+    payments_sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes while the first one waits for the provider, as the clicks of a mouse do."""
+    boss = browser(User.objects.create_superuser("boss"))
+    made = {"amount": 8_900, "currency": "CLP", "country": "CL"}
+    for name, service, form in (
+        ("cancel", "cancel_payment", {}),
+        ("refund", "create_refund", {"amount": "100", "step": "confirm"}),
+    ):
+        payment = services.create_payment(method_code="cl_webpay_card", **made)
+        if name == "refund":
+            payments_sandbox.engine.pay(payment.pk)
+            services.refresh(payment)
+        address = url("payment", name, payment.pk)
+        call, waiting = getattr(services, service), [{**form, "idempotency_key": address}]
+
+        def call_and_click(
+            *args: Any, address: str = address, call: Any = call, waiting: Any = waiting, **kwargs: Any
+        ) -> Any:
+            result = call(*args, **kwargs)
+            if waiting:
+                assert boss.post(address, waiting.pop()).status_code == 302
+            return result
+
+        monkeypatch.setattr(services, service, call_and_click)
+        assert boss.post(address, waiting[0]).status_code == 302
+        assert waiting == []
+        assert LogEntry.objects.filter(object_id=payment.pk).count() == 1, name
+
+
 def test_a_cancel_with_another_status_is_a_warning(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "cancel_payment", lambda obj, **kwargs: obj)
     row = rows.payment(status="requires_action")
