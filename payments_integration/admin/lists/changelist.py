@@ -236,7 +236,9 @@ class ListAdmin(_ModelAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
         """Run an action only on rows that were selected one by one, because the user saw only these rows."""
-        chosen = queryset.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
+        keys = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        # PostgreSQL refuses a NUL character, and Django filters once more by the same keys.
+        chosen = queryset.none() if any("\x00" in key for key in keys) else queryset.filter(pk__in=keys)
         return super().response_action(request, chosen, *args, **kwargs)
 
     # Pages

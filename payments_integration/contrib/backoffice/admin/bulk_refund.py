@@ -146,7 +146,7 @@ class BulkRefundPage(SendingPage):
 
     def _payments(self, ids: list[str]) -> list[Payment]:
         """Return the payments that the user may refund, newest first. The page does not reveal if others exist."""
-        wanted = list(dict.fromkeys(ids))[:MAX_PAYMENTS]
+        wanted = [pk for pk in dict.fromkeys(ids) if "\x00" not in pk][:MAX_PAYMENTS]
         found = self.admin.get_queryset(self.request).filter(pk__in=wanted).order_by("-created_at", "-pk")
         may_all = self._may(None)
         may_some = [payment for payment in found if may_all or self._may(payment)]

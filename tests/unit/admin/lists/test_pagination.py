@@ -244,6 +244,19 @@ def test_an_action_is_for_the_rows_that_were_selected(boss: Client, monkeypatch:
     assert replayed == [one.pk]
 
 
+@pytest.mark.parametrize(("model", "action"), [("event", "replay_selected"), ("payment", "refund_selected")])
+def test_no_row_that_was_selected_has_a_nul_character(boss: Client, model: str, action: str) -> None:
+    """PostgreSQL refuses it with an error."""
+    row = rows.MAKERS[model]()
+    for chosen in (["a\x00b"], [row.pk, "a\x00b"]):
+        response = boss.post(url(model, "changelist"), {"action": action, ACTION_CHECKBOX_NAME: chosen})
+        assert response.status_code == 302
+    bulk = "/admin/payments_integration/payment/refund-selected/"
+    assert boss.get(bulk, {"id": "a\x00b"}).status_code == 200
+    form = {"refund": "a\x00b:5", "idempotency_key": "k", "step": "confirm"}
+    assert boss.post(bulk, form).status_code == 200
+
+
 @pytest.mark.usefixtures("small_pages")
 def test_an_action_works_on_rows_of_a_further_page(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: list[str] = []

@@ -254,6 +254,9 @@ def test_what_is_over_or_happened_again_is_not_done_unseen() -> None:
     for since in ("", "yesterday", "2026-05-20T12:00:00", "2026-99-99T00:00:00+00:00"):
         assert "This happened again" in press(ana, {**form(ana), "since": since}, do="done", note="x")
     assert press(ana, form(ana), do="quark") == "Choose what to do."
+    # PostgreSQL refuses such a text with an error.
+    assert press(ana, {**form(ana), "thing": "a\x00b"}, do="done", note="x") == "This is not to be done any more."
+    assert "There is no user" in press(ana, form(ana), do="assign", name="a\x00b")
 
 
 @pytest.mark.parametrize("start", [TODO, DASHBOARD])

@@ -202,7 +202,7 @@ class TodoPage:
         given = self.request.POST
         kind, name = given.get("kind", ""), given.get("thing", "")
         found: list[Thing] = []
-        if kind in Kind.values and name:
+        if kind in Kind.values and name and "\x00" not in name:
             differences = self.mine.differences() if kind in todo.OF_ORDERS else []
             found = todo.things(self.mine.asked(View.OPEN, [Kind(kind)], name), differences)
         if not found:
@@ -240,7 +240,8 @@ class TodoPage:
         if not given:
             return None
         model: Any = get_user_model()
-        person = model._default_manager.filter(**{model.USERNAME_FIELD: given}).first()
+        named = model._default_manager.filter(**{model.USERNAME_FIELD: given})
+        person = named.first() if "\x00" not in given else None
         if person is None:
             raise ValidationError(
                 _("There is no user “%(name)s”. Write the name as it stands in the list.") % {"name": given}
