@@ -2,7 +2,7 @@
 
 Needs nox and uv; the dependency group ``dev`` brings both. An interpreter that is not on the machine is downloaded. A
 session on PostgreSQL or MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go
-to pytest.
+to pytest; paths among them stand for the suite.
 """
 
 import os
@@ -20,7 +20,8 @@ EXTRAS = [
     "none", "api", "checkout", "xlsx", "redis", "beat", "postgres", "mysql", "gunicorn", "sentry", "prometheus",
     "health-check", "opentelemetry", "all",
 ]  # fmt: skip
-#: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12.
+#: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12. "psycopg2": PostgreSQL with that driver
+#: and no other.
 COMBINATIONS = [
     ("3.11", "5.2", "lowest", "sqlite"),
     ("3.11", "5.2", "lowest", "postgres"),
@@ -36,6 +37,7 @@ COMBINATIONS = [
     ("3.14", "6.1", "lowest", "sqlite"),
     ("3.13", "6.1", "highest", "postgres"),
     ("3.13", "6.1", "highest", "mariadb"),
+    ("3.13", "6.1", "highest", "psycopg2"),
 ]
 #: The names of all sessions.
 MATRIX = [
@@ -69,16 +71,23 @@ def tests(session: nox.Session, django: str, dependencies: str, database: str) -
     lowest = LOWEST if dependencies == "lowest" else []
     newer = [DJANGO_61] if django == "6.1" else []
     session.install(*lowest, "-e", f".[{extras}]", "--group", "dev", f"Django=={django}.*", *newer)
+    server, variables = database, {}
+    if database == "psycopg2":
+        session.install("psycopg2-binary")
+        session.run("uv", "pip", "uninstall", "psycopg", "psycopg-binary")
+        server, variables = "postgres", {"TEST_DRIVER": "psycopg2"}
     run = ["python", "-W", "error", "-m"]
     session.run(
         "python", "-c", "import django, sys; print('Python', sys.version.split()[0], 'Django', django.__version__)"
     )
-    server = [] if database == "sqlite" else [*run, "tests.servers", database, "--"]
+    serve = [] if server == "sqlite" else [*run, "tests.servers", server, "--"]
     arguments = session.posargs or ["-n", "2"]
+    suite = [] if any(each.startswith("tests/") for each in arguments) else SUITE
     is_whole = (session.python, django, dependencies, database) in WHOLE
     left_out = [] if is_whole else [f"--ignore={path}" for path in LONG]
     report = f"{session.virtualenv.location}/report.xml"
-    session.run(*server, *run, "pytest", "-q", "--create-db", f"--junitxml={report}", *arguments, *left_out, *SUITE)
+    pytest = [*run, "pytest", "-q", "--create-db", f"--junitxml={report}", *arguments, *left_out, *suite]
+    session.run(*serve, *pytest, env=variables)
     record(session, f"{session.python}, {django}, {dependencies}, {database}", report)
 
 

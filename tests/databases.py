@@ -20,6 +20,8 @@ _ENGINE: str = settings.DATABASES["default"]["ENGINE"]
 SQLITE = _ENGINE.endswith("sqlite3")
 POSTGRES = _ENGINE.endswith("postgresql")
 MARIADB = _ENGINE.endswith("mysql")
+#: The driver's module: "psycopg" is that of psycopg 3.
+DRIVER: str = connections["default"].Database.__name__  # type: ignore[attr-defined]
 
 AS_SET, REPEATABLE_READ, SNAPSHOT = "as set", "repeatable read", "snapshot"
 

@@ -82,7 +82,10 @@ elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
 ISOLATION_LEVEL = env.str("TEST_ISOLATION_LEVEL", default="")
 if ISOLATION_LEVEL and DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
     DATABASES["default"]["OPTIONS"] = {
-        "isolation_level": import_module("psycopg").IsolationLevel[ISOLATION_LEVEL.upper().replace(" ", "_")]
+        # Of psycopg 3 or psycopg2.
+        "isolation_level": import_module("django.db.backends.postgresql.psycopg_any").IsolationLevel[
+            ISOLATION_LEVEL.upper().replace(" ", "_")
+        ]
     }
 elif ISOLATION_LEVEL and DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
     DATABASES["default"]["OPTIONS"]["isolation_level"] = ISOLATION_LEVEL.replace("snapshot", "repeatable read")

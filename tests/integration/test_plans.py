@@ -31,6 +31,7 @@ from payments_integration.inbox.processing import process_batch
 from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
 from payments_integration.signals import event_received
 from tests import factories
+from tests.databases import DRIVER
 from tests.factories import rows as made
 
 pytestmark = [
@@ -194,6 +195,7 @@ def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
         assert "Seq Scan" not in plan, plan
 
 
+@pytest.mark.skipif(DRIVER != "psycopg", reason="psycopg2 has no such cursor")
 def test_the_planner_hint_reaches_a_cursor_that_binds_at_the_server() -> None:
     """An instrumentation of the driver may have put it there. It takes one statement in a text."""
     from django.db.backends.postgresql.base import ServerBindingCursor  # noqa: PLC0415  (only with the driver)

@@ -12,6 +12,7 @@ from payments_integration.db import statements
 from payments_integration.inbox import receiving
 from payments_integration.models import DueRefresh, Event, EventSource, EventState, StatusChange, deletion_allowed
 from tests import factories
+from tests.databases import DRIVER
 from tests.fake_provider import payment as payment_of
 
 pytestmark = pytest.mark.django_db
@@ -68,7 +69,7 @@ def prepared_inserts() -> int:
         return int(cursor.fetchone()[0])
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no prepare_threshold")
 @pytest.mark.parametrize("threshold", [None, 2])
 def test_an_insert_is_prepared_only_if_the_project_asks_for_it(
     monkeypatch: pytest.MonkeyPatch, threshold: int | None
@@ -86,7 +87,7 @@ def test_an_insert_is_prepared_only_if_the_project_asks_for_it(
     assert {bytes(each.body or b"") for each in Event.objects.all()} == {b"\x00 exact"}
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no prepare_threshold")
 def test_a_refused_prepared_insert_is_an_error_of_django(monkeypatch: pytest.MonkeyPatch) -> None:
     """What condemns a row is judged by Django's exceptions."""
     connection.ensure_connection()
@@ -95,7 +96,7 @@ def test_a_refused_prepared_insert_is_an_error_of_django(monkeypatch: pytest.Mon
         statements.insert_if_free(new_event(type="x" * 300), using="default")
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no prepare_threshold")
 def test_a_wrapper_may_add_a_second_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the middleware of django-pghistory does. PostgreSQL prepares one statement only."""
 
@@ -113,7 +114,7 @@ def test_a_wrapper_may_add_a_second_statement(monkeypatch: pytest.MonkeyPatch) -
         assert statements.insert_if_free(event, using="default") == 0, "the key is taken"
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="others have no prepare_threshold")
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no prepare_threshold")
 def test_a_backend_may_choose_the_schema_with_each_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of django-tenants does. Otherwise the row of one tenant would be in the schema of another."""
     table = Event._meta.db_table

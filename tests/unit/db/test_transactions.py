@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -33,7 +34,7 @@ from payments_integration.db.transactions import (
 from payments_integration.inbox import receiving
 from payments_integration.models import Event
 from tests import factories
-from tests.databases import SQLITE
+from tests.databases import DRIVER, SQLITE
 from tests.factories.receivers.models import ReceiverCall
 
 
@@ -86,6 +87,12 @@ def test_which_errors_are_transient(raised: OperationalError, transient: bool) -
 def test_an_error_is_judged_by_its_code_with_any_driver(raised: DatabaseError, does: bool, shown: str) -> None:
     """psycopg2 has another name for PostgreSQL's, and PyMySQL adds an SQLSTATE to MariaDB's."""
     assert (condemns(raised), described(raised), trouble(raised)) == (does, shown, "" if does else shown)
+
+
+@pytest.mark.django_db
+def test_the_driver_is_the_one_that_the_run_is_for() -> None:
+    """Otherwise the session of psycopg2 in noxfile.py would show something about psycopg 3."""
+    assert os.environ.get("TEST_DRIVER", DRIVER) == DRIVER
 
 
 @pytest.mark.django_db(transaction=True)
