@@ -13,7 +13,6 @@ from functools import cache, partial
 from typing import Any
 
 from django.db import (
-    DatabaseError,
     Error as AnyDatabaseError,
     InterfaceError,
     OperationalError,
@@ -94,7 +93,7 @@ def call_receivers(page: Page, work: Work) -> None:
             require_transaction(connection)
             if savepoint:
                 connection.savepoint_commit(savepoint)
-        except DatabaseError as error:
+        except AnyDatabaseError as error:
             raise lost_by_receiver(error, item) from error
         try:
             if page.is_over:

@@ -35,7 +35,7 @@ from payments_integration.reconciliation import due
 from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.databases import POSTGRES, at_once
+from tests.databases import MARIADB, POSTGRES, at_once
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
@@ -309,6 +309,21 @@ def _close_the_drivers_connection() -> None:
     raw.close()
 
 
+class _Closed:
+    """A closed connection of PyMySQL, whose errors are of other classes than those of mysqlclient."""
+
+    def close(self) -> None:
+        raise connection.Database.Error("Already closed")  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return _raise(connection.Database.InterfaceError(0, ""))  # type: ignore[attr-defined]
+
+
+def _close_as_pymysql() -> None:
+    _close_the_drivers_connection()
+    connection.connection = _Closed()  # type: ignore[assignment]
+
+
 def test_a_callback_that_closes_the_drivers_connection_costs_no_other_object_an_attempt() -> None:
     closed: list[str] = []
 
@@ -345,6 +360,8 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "rolls back by hand": _roll_back,
     "has the item marked": lambda: Event.objects.filter(object_id="pay_2").update(state=EventState.DONE),
 }
+if MARIADB:
+    MISTAKES["closes the connection of PyMySQL"] = _close_as_pymysql
 
 
 @pytest.fixture
