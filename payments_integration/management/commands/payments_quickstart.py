@@ -19,8 +19,9 @@ from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.payable import Payable
 from payments_integration.sandbox.command import port as port_number
 
-#: Stands in a snippet for what only the project knows: how an order is marked, the value of a field.
-BLANK = "..."
+#: Stand in a snippet for what only the project knows: how an order is marked, the value of a field. The first
+#: fails: a handler that does nothing would be done with the payment, and the order stay unpaid.
+BLANKS = ("raise NotImplementedError", "...")
 #: The options that say what is written.
 _CHOICES = ("order", "amount", "currency", "model", "port")
 
@@ -82,9 +83,10 @@ class Command(PaymentsCommand):
             raise SystemExit(1)
         self.stdout.write(self.style.SUCCESS("All is there now." if gaps else "All is there; nothing was changed."))
         for gap in gaps:
-            if BLANK in gap.snippet:
-                path = gap.place.partition(",")[0]
-                self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{BLANK}" in {path}.'))
+            for blank in BLANKS:
+                if blank in gap.snippet:
+                    path = gap.place.partition(",")[0]
+                    self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{blank}" in {path}.'))
         first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration())
         self.stdout.write(
             f"Next: {first}python manage.py migrate, then in two terminals\n"

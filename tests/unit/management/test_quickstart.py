@@ -24,6 +24,7 @@ from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
 from payments_integration.management.quickstart import configuration, order_files
 from payments_integration.management.quickstart.order_model import OrderModel
+from payments_integration.models import StatusChange
 from payments_integration.payable import Payable
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
@@ -265,7 +266,7 @@ def test_the_handler_marks_an_order_as_paid_if_the_model_has_the_fields() -> Non
     assert 'order.save(update_fields=["paid_at"])' in body(amount=minor(), currency=code(max_length=3), paid_at=at())
     assert "if order.is_paid(order.amount, order.currency):" in body(amount=minor(), currency=code(max_length=3))
     assert "if order.is_paid(order.amount, obj.currency):" in body(amount=minor())
-    assert "    ...  # Ask order.is_paid(minor units, currency)." in body()
+    assert 'raise NotImplementedError("ask order.is_paid(minor units, currency); ' in body()
     assert issubclass(Order, Payable)
     assert f"from {Order.__module__} import Order\n" in order_files.handlers(Order)
 
@@ -303,6 +304,23 @@ def test_the_handler_of_a_payable_follows_the_money_both_ways(
     payments_sandbox.settle()
     order.refresh_from_db()
     assert order.paid_at is None, "refunded in full"
+
+
+@pytest.mark.django_db
+def test_a_handler_without_its_lines_fails_so_that_it_can_be_called_again(
+    payments_sandbox: ProviderSandbox, woken: list[str], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Done with nothing done, it would leave each order unpaid for ever, and tell nobody."""
+    monkeypatch.setattr(handlers, "registered", [])
+    exec(order_files.handlers(Sale), {"__name__": "orders.payment_handlers"})
+    sale = Sale.objects.create(number="A-1", amount=10_000, currency="CLP")
+    payment = services.create_payment(
+        amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference=sale.number
+    )
+    payments_sandbox.engine.pay(payment.pk)
+    payments_sandbox.settle()
+    assert "NotImplementedError: mark the order as paid" in caplog.text
+    assert StatusChange.objects.filter(object_id=payment.pk, attempts=1).exclude(state="done").exists()
 
 
 # The model
@@ -345,8 +363,8 @@ def test_the_handler_goes_into_the_app_of_the_order(project: Project, registry: 
     else:
         assert "assumed: payments are for quicksales.ShopOrder (by its name; it is no Payable yet); name" in shown
         assert "If ShopOrder inherits from Payable, this finds it" in text
-    # The handler does nothing until the reader has said how an order is marked.
-    assert 'Write your own lines in place of "..." in quicksales/payment_handlers.py.\n' in shown
+    blank = "raise NotImplementedError" if payable else "..."
+    assert f'Write your own lines in place of "{blank}" in quicksales/payment_handlers.py.\n' in shown
 
 
 def test_an_order_without_a_table_gets_its_migration_first(project: Project, registry: None) -> None:
