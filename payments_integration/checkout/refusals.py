@@ -26,9 +26,10 @@ def explain(error: PaymentsError | ValidationError) -> str:
 
     Do not use it for OutcomeUnknown: the payment may exist, so show the order's page instead.
     """
+    # Also a wrong argument, such as a return_url behind a proxy: the payer's words do not name it.
+    logger.warning("A payer could not pay: %s", error, extra={"request_id": request_id_of(error)})
     if isinstance(error, ValidationError):
         return " ".join(error.messages)
-    logger.warning("A payer could not pay: %s", error, extra={"request_id": request_id_of(error)})
     if isinstance(error, IdempotencyMismatch):  # trying again changes nothing, and the first call may be paid
         return _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
     if isinstance(error, NoAnswer | ApiError):

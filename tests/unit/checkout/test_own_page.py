@@ -124,8 +124,9 @@ class TestRefusals:
             (ValidationError({"amount": "Too much."}), "Too much."),
         ],
     )
-    def test_a_payer_reads_why(self, error: Any, words: str) -> None:
+    def test_a_payer_reads_why_and_the_log_has_it(self, error: Any, words: str, caplog: Any) -> None:
         assert words in checkout.explain(error)
+        assert caplog.messages == [f"A payer could not pay: {error}"]
 
 
 class TestTimeline:
