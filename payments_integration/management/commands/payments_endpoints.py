@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
+from django.urls import get_script_prefix
 
 from payments_integration import conf, services, site_urls
 from payments_integration.enums import EVENT_TYPES
@@ -83,10 +84,12 @@ class Command(PaymentsCommand):
     def _warn_of_other_views(self, url: str, account: str) -> None:
         """Warn if the URL leads to another view. It is no error, because a proxy may change the path."""
         path = urlsplit(url).path
-        target = site_urls.target(path)
-        if target.account == account:
+        target, prefix = site_urls.target(path), get_script_prefix()
+        if target.account == account and path.startswith(prefix):
             return
-        if target.account is not None:
+        if target.account == account:
+            what = f"does not begin with {prefix}"
+        elif target.account is not None:
             what = f"takes the deliveries of account {target.account}, not of {account}"
         else:
             what = f"leads to another view ({target.view})" if target.view else "leads to no view"

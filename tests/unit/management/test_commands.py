@@ -368,13 +368,16 @@ class TestEndpoints:
         ) != is_right
 
     @pytest.mark.case(110)
-    def test_an_address_below_the_path_of_the_site_is_right(self, sandbox: ProviderSandbox) -> None:
+    def test_only_an_address_below_the_path_of_the_site_is_right(self, sandbox: ProviderSandbox) -> None:
         set_script_prefix("/shop/")
         try:
             output = run("payments_endpoints", "create", "https://shop.example/shop/payments/webhook/")
+            beside = run("payments_endpoints", "create", self.URL)
         finally:
             clear_script_prefix()
-        assert "leads to" not in output
+        assert "no delivery will arrive" not in output
+        assert "path /payments/webhook/ does not begin with /shop/." in beside
+        assert "The webhook's path is /shop/payments/webhook/." in beside
 
     @pytest.mark.case(110)
     def test_a_second_endpoint_for_a_url_must_be_confirmed(self, sandbox: ProviderSandbox) -> None:
