@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
-from django.db.models import Model
+from django.db.models import Exists, Model
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
@@ -27,6 +27,7 @@ from payments_integration.models import (
     OperationState,
     ReconciliationRun,
     RunState,
+    StatusChange,
     WebhookEndpoint,
 )
 from payments_integration.signals import Reason
@@ -201,6 +202,16 @@ class AccountPage:
         """Return the URL of a model's list, filtered; empty if the user may not see it."""
         return self._list(model, **filters, **self._chosen())
 
+    def events_link(self, count: int, state: str) -> str:
+        """Return the URL of the events in this state; of the changes of status, if only those are in it.
+
+        ``count``: of both.
+        """
+        in_it = {"account": self.account, "state": state}
+        changes = StatusChange.objects.filter(~Exists(Event.objects.filter(**in_it)), **in_it)
+        may_be_changes = count and state in (EventState.APPLIED, EventState.PARKED)
+        return self.link(StatusChange if may_be_changes and changes.exists() else Event, state=state)
+
     def _list(self, model: type[Model], **filters: Any) -> str:
         if not self.sees(model):
             return ""
@@ -234,4 +245,9 @@ class AccountPage:
                 # Only labels with singular and plural can be formatted. For the others, the count says nothing.
                 label %= problem.count
                 is_counted = True
-            yield Tile(label, problem.count if is_counted else 0, "", self.link(model, **filters))
+            url = (
+                self.events_link(problem.count, **filters)
+                if model is Event and filters
+                else self.link(model, **filters)
+            )
+            yield Tile(label, problem.count if is_counted else 0, "", url)

@@ -86,13 +86,13 @@ class TechnicalState(AccountPage):
             return
         events = found.statistics.events
         stuck: tuple[tuple[StrOrPromise, Waiting, str], ...] = (
-            (_("Parked: a receiver keeps failing"), events.parked, EventState.PARKED),
-            (_("Events in quarantine"), events.quarantined, EventState.QUARANTINED),
-            (_("Events that could not be applied"), events.not_applied, EventState.PENDING),
+            (_("Parked: a receiver keeps failing"), events.parked, EventState.PARKED.value),
+            (_("Events in quarantine"), events.quarantined, EventState.QUARANTINED.value),
+            (_("Events that could not be applied"), events.not_applied, EventState.PENDING.value),
         )
         for label, waiting, state in stuck:
             age = display.duration(waiting.age_seconds) if waiting.count else ""
-            yield Tile(label, waiting.count, age, self.link(Event, state=str(state)))
+            yield Tile(label, waiting.count, age, self.events_link(waiting.count, state))
 
     def _deliveries(self, found: AccountReport) -> Iterator[Line]:
         numbers = found.statistics
@@ -126,7 +126,8 @@ class TechnicalState(AccountPage):
         )
         for label, waiting, model, filters in waits:
             if self.sees(model):
-                yield Tile(label, waiting.count, display.duration(waiting.age_seconds), self.link(model, **filters))
+                url = self.events_link(waiting.count, **filters) if model is Event else self.link(model, **filters)
+                yield Tile(label, waiting.count, display.duration(waiting.age_seconds), url)
 
     def _without_pages(self) -> Iterator[tuple[str, Table]]:
         """Yield (id, table) of the rows that have no pages of their own. Each table is read through an index."""

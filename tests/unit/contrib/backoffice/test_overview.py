@@ -85,6 +85,20 @@ def test_technical_problems_are_lines_here_and_tiles_on_their_own_page(boss: Cli
     assert len(boss.get(address.replace("&amp;", "&")).context["cl"].result_list) == 1
 
 
+def test_problems_lead_to_the_changes_of_status_if_only_those_are_parked_or_wait(boss: Client) -> None:
+    """Most handlers are called for changes, whose list is not in the menu."""
+    pay = rows.payment(synced_at=NOW)
+    rows.change(pay, status=pay.status, at=ago(days=2), recorded_at=ago(days=2), state=EventState.PARKED)
+    rows.change(pay, status=pay.status, at=ago(days=2), recorded_at=ago(days=2), state=EventState.APPLIED)
+    for state in ("parked", "applied"):
+        changes = f'href="{url("statuschange", "changelist")}?state={state}&amp;account=default"'
+        assert changes in page(boss, DASHBOARD)
+        assert changes in page(boss, TECHNICAL)
+    rows.event(state=EventState.PARKED, received_at=ago(days=2))
+    for address in (DASHBOARD, TECHNICAL):
+        assert f'href="{url("event", "changelist")}?state=parked&amp;account=default"' in page(boss, address)
+
+
 def test_a_list_of_a_status_since_a_wrong_day_is_empty(boss: Client) -> None:
     pay = rows.payment(synced_at=NOW)
     rows.change(pay, status=pay.status, at=NOW)
@@ -115,10 +129,11 @@ def test_the_dashboard_takes_few_statements_without_a_cache(boss: Client) -> Non
     with CaptureQueriesContext(connection) as counted:
         page(boss, DASHBOARD)
     # Two of them compare the shop's orders with their payments: see test_orders.
-    assert len(counted) <= 16
+    assert len(counted) <= 17
     with CaptureQueriesContext(connection) as kept:
         page(boss, DASHBOARD)
-    assert len(kept) <= 3
+    # One finds the list of what is parked.
+    assert len(kept) <= 4
 
 
 def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:
