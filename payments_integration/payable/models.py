@@ -461,4 +461,5 @@ def _is_unique(model: Any) -> bool:
     options = field.model._meta
     together = [set(names) for names in options.unique_together]
     together += [set(constraint.fields) for constraint in options.total_unique_constraints]
+    together += [{each.name for each in options.pk_fields}]  # a composite key
     return any(field.name in names and names <= set(_named(model)) for names in together)

@@ -840,7 +840,18 @@ def test_a_reference_that_is_not_unique_is_warned_about() -> None:
             app_label = "receivers"
             constraints = [models.UniqueConstraint(fields=["year", "number"], name="per_year")]
 
-    assert [found_ids(model) for model in (Loose, PerBrand, PerYear)] == [["W020"], [], ["W020"]]
+    class ByKey(Payable):
+        pk = models.CompositePrimaryKey("brand", "number")
+        number = models.CharField(max_length=9)
+        brand = models.CharField(max_length=9)
+        merchant_reference_field = "number"
+        payments_account_field = "brand"
+
+        class Meta:
+            app_label = "receivers"
+
+    found = [found_ids(model) for model in (Loose, PerBrand, PerYear, ByKey)]
+    assert found == [["W020"], [], ["W020"], []]
 
 
 @isolate_apps("tests.factories.receivers")
