@@ -462,4 +462,6 @@ def _is_unique(model: Any) -> bool:
     together = [set(names) for names in options.unique_together]
     together += [set(constraint.fields) for constraint in options.total_unique_constraints]
     together += [{each.name for each in options.pk_fields}]  # a composite key
-    return any(field.name in names and names <= set(_named(model)) for names in together)
+    # A relation's column has another name than its field.
+    enough = {model._meta.get_field(name).name for name in _named(model)}
+    return any(field.name in names and names <= enough for names in together)

@@ -850,8 +850,18 @@ def test_a_reference_that_is_not_unique_is_warned_about() -> None:
         class Meta:
             app_label = "receivers"
 
-    found = [found_ids(model) for model in (Loose, PerBrand, PerYear, ByKey)]
-    assert found == [["W020"], [], ["W020"], []]
+    class PerShop(Payable):
+        number = models.CharField(max_length=9)
+        shop = models.ForeignKey(PerBrand, models.CASCADE)
+        merchant_reference_field = "number"
+        payments_account_field = "shop_id"
+
+        class Meta:
+            app_label = "receivers"
+            unique_together = [["shop", "number"]]
+
+    found = [found_ids(model) for model in (Loose, PerBrand, PerYear, ByKey, PerShop)]
+    assert found == [["W020"], [], ["W020"], [], []]
 
 
 @isolate_apps("tests.factories.receivers")
