@@ -330,13 +330,15 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
     for name in missing:
         hint = 'Name a field of the model: merchant_reference_field = "number".'
         yield prices.wrong(model, f"The model has no field {name!r}.", hint)
-    reference = None if missing else model._meta.get_field(model.merchant_reference_field)
-    if reference is not None and reference.is_relation and reference.attname != model.merchant_reference_field:
-        yield prices.wrong(
-            model,
-            f"merchant_reference_field names the relation {reference.name!r}, whose value is an object.",
-            f'Name its column: merchant_reference_field = "{reference.attname}".',
-        )
+    for option in ("merchant_reference_field", "payments_account_field"):
+        name = getattr(model, option)
+        field = model._meta.get_field(name) if name and name not in missing else None
+        if field is not None and field.is_relation and field.attname != name:
+            yield prices.wrong(
+                model,
+                f"{option} names the relation {field.name!r}, whose value is an object.",
+                f'Name its column: {option} = "{field.attname}".',
+            )
     if not callable(model.payments_price):
         yield prices.wrong(model, "payments_price is no method.", "Remove @property from it.")
     if not any(hasattr(manager, "of") for manager in model._meta.managers):

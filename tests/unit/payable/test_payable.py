@@ -703,8 +703,18 @@ def test_a_reference_that_is_a_relation_is_a_check_error() -> None:
         class Meta:
             app_label = "receivers"
 
-    problem = next(message for message in Related.check() if message.id == "payments_integration.E020")
-    assert "cart_id" in str(problem.hint)
+    class OfAccount(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        cart = models.OneToOneField("auth.User", models.CASCADE)
+        merchant_reference_field = "number"
+        payments_account_field = "cart"
+
+        class Meta:
+            app_label = "receivers"
+
+    for model in (Related, OfAccount):
+        problem = next(message for message in model.check() if message.id == "payments_integration.E020")
+        assert "cart_id" in str(problem.hint)
     assert "E020" not in found_ids(ByColumn)
 
 
