@@ -248,17 +248,13 @@ class Payable(models.Model):
         if not self.merchant_reference_field:
             name = type(self).__name__
             raise ImproperlyConfigured(f'Name a field of {name}, such as merchant_reference_field = "number".')
-        value = getattr(self, self.merchant_reference_field)
-        field = prices.column(type(self), self.merchant_reference_field)
-        # A new row holds what it was given, such as a UUID's hex, and the same row read again another text of it.
-        value = value if field is None else field.to_python(value)
-        return (self._account(), "" if value is None else str(value))
+        return (self._account(), _text(self, self.merchant_reference_field))
 
     def _account(self) -> str | None:
         if not self.payments_account_field:
             return self.payments_account
         # A row without an account has no payments. None would mean all accounts.
-        return getattr(self, self.payments_account_field) or ""
+        return _text(self, self.payments_account_field)
 
     def _is_of(self, obj: Referring) -> bool:
         account, reference = self._key()
@@ -277,6 +273,16 @@ def payables(registry: Any = None) -> list[type[Payable]]:
 
 def _is_order(*classes: Any) -> bool:
     return any(issubclass(each, Payable) and not each._meta.abstract for each in classes)
+
+
+def _text(row: Payable, name: str) -> str:
+    """Return a field's value as the database and the mirror hold it; "" for None."""
+    value, field = getattr(row, name), prices.column(type(row), name)
+    # A new row holds what it was given, such as a UUID's hex. Read again, it would be another text.
+    value = value if field is None else field.to_python(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # ``str(…)`` would be "Brand.CHILE" for some enums
+    return "" if value is None else str(value)
 
 
 def _payment_of(refund: Refund) -> Payment | None:

@@ -8,6 +8,7 @@ import sys
 import uuid
 from datetime import timedelta
 from decimal import Decimal
+from enum import Enum
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,18 @@ def test_a_row_can_name_its_account() -> None:
     ]
     assert not unnamed.payments.exists()
     assert Invoice.objects.of(paid(account="other", merchant_reference=str(one.pk))) is None
+
+
+class Brand(str, Enum):  # noqa: UP042  (as projects have it)
+    SECOND = "second"
+
+
+@pytest.mark.parametrize(("given", "alias"), [(7, "7"), (Brand.SECOND, "second")])
+def test_an_account_is_the_text_that_the_database_holds(given: Any, alias: str) -> None:
+    new = Invoice(pk=1, brand=given)
+    assert new._is_of(Payment(account=alias, merchant_reference="1"))
+    assert new._key() == (alias, "1")
+    assert type(new._key()[0]) is str
 
 
 @pytest.mark.parametrize("fields", [{"flow": "deposit_reference"}, {"method_family": "deposit_reference"}])
