@@ -28,6 +28,7 @@ from payments_integration.enums import (
 )
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
+from payments_integration.payable.totals import Totals
 from payments_integration.validation.attempt_key import AttemptKey
 
 #: A 404 that has lasted this long came from no slow replica of the provider's database.
@@ -47,7 +48,8 @@ def attempt_key(
     """Return the key of a form (``signed``), otherwise ``open_key``, as an ``AttemptKey``.
 
     Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
-    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``.
+    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``, and as
+    ``Totals.missing`` for a price that is no amount.
     """
     operations = _operations(of)
     known = {operation.idempotency_key for operation in operations}
@@ -68,8 +70,8 @@ def attempt_key(
     price = price_of()
     if price is not None:
         amount, key.currency = price
-        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency)
-        missing = totals.missing(amount) if totals else amount
+        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency, Totals(key.currency))
+        missing = totals.missing(amount)
         key.amounts = frozenset({amount, missing} - {0})
         is_paid = amount > 0 and missing == 0
     else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -502,6 +504,15 @@ class TestANewKeyKnowsItsOrder:
 
     def test_an_order_without_a_price_has_any_amount(self, order: Order, payments_sandbox: ProviderSandbox) -> None:
         assert pay(order, amount=7).amount == 7
+
+    @pytest.mark.parametrize("is_paid_in_part", [False, True])
+    def test_a_price_in_whole_units_has_no_key(self, sale: Sale, is_paid_in_part: bool) -> None:
+        """Otherwise 120 pass for USD 120, and are USD 1.20."""
+        if is_paid_in_part:
+            rows.payment(status="succeeded", amount_received=20, merchant_reference="S-1", currency="USD")
+        sale.amount, sale.currency = Decimal("120.00"), "USD"  # type: ignore[assignment]
+        with pytest.raises(TypeError, match=re.escape('money.to_minor(Decimal("120.00"), "USD")')):
+            sale.attempt_key()
 
     def test_the_key_survives_a_cache_and_a_message(self, sale: Sale) -> None:
         key = pickle.loads(pickle.dumps(sale.attempt_key()))
