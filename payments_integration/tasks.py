@@ -19,7 +19,7 @@ from django.db import connections
 from kombu.utils.compat import detect_environment
 
 from payments_integration import conf, reconciliation, services
-from payments_integration.db.border import end_sessions
+from payments_integration.db.reconnecting import discard_all
 from payments_integration.db.transactions import drop_broken_connections, is_nested, ledger_database
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
@@ -66,7 +66,7 @@ def _task(work: Work) -> Any:
             # A handler may have changed the session, such as its search_path. CELERY_DB_REUSE_MAX, or a pool, would
             # give it to each later task of this process, which would fail as well.
             if has_own_connections:
-                end_sessions()
+                discard_all()
             raise
         finally:
             # With gevent and eventlet each task has its own connections, which no later task uses. If

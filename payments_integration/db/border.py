@@ -8,13 +8,14 @@ open a transaction without Django.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-from django.db import Error, connections
+from django.db import Error
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 from payments_integration import telemetry
 from payments_integration.exceptions import INTERRUPTIONS
@@ -56,7 +57,8 @@ class Callbacks:
         @wraps(callback)
         def call() -> None:
             try:
-                callback()
+                with closed_blocks(self._connection):
+                    callback()
             except INTERRUPTIONS as interruption:
                 self._interruptions.append(interruption)
             except BaseException as error:  # also CancelledError, and the time-outs of gevent
@@ -76,11 +78,28 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
     connection.close()
 
 
-def end_sessions() -> None:
-    """Close this thread's connections. The database rolls back open work, and the next statement connects again."""
-    for connection in connections.all(initialized_only=True):
-        with suppress(Error):
-            end_session(connection)
+@contextmanager
+def closed_blocks(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Raise TransactionManagementError if the project's code leaves a block of ``atomic`` open.
+
+    No later block would then be the outermost one, which commits. A generator that stops inside a block leaves it so.
+    Outside a transaction, what the block has done is rolled back.
+    """
+    state: Any = connection
+    was_in_block, savepoints, blocks = state.in_atomic_block, list(state.savepoint_ids), list(state.atomic_blocks)
+    try:
+        yield
+    finally:
+        are_left = len(state.atomic_blocks) > len(blocks)
+        if are_left:
+            state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
+            if not was_in_block:
+                state.run_on_commit, state.needs_rollback = [], False
+                with suppress(Error):
+                    connection.rollback()
+                    connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+    if are_left:
+        raise TransactionManagementError("a receiver has left a block of transaction.atomic open")
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:

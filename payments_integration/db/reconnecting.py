@@ -37,6 +37,12 @@ def discard(using: str) -> None:
         connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
 
 
+def discard_all() -> None:
+    """Close all connections of this thread, in any state."""
+    for connection in connections.all(initialized_only=True):
+        discard(connection.alias)
+
+
 def is_in_memory(using: str) -> bool:
     """Return True if this is a SQLite database in memory."""
     connection: Any = connections[using]

@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
+from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
@@ -85,7 +86,7 @@ def call_receivers(page: Page, work: Work) -> None:
         registered = len(connection.run_on_commit)
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
-            with telemetry.during(telemetry.Handling(item)):
+            with telemetry.during(telemetry.Handling(item)), closed_blocks(connection):
                 send(item, changes, instance, is_stale=is_stale)
         except BaseException as error:
             raise ReceiverFailed(str(item.pk)) from error

@@ -17,7 +17,7 @@ from django.db import Error as AnyDatabaseError, connections
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import Callbacks
+from payments_integration.db.border import Callbacks, closed_blocks
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
@@ -135,7 +135,7 @@ def _turns(group: Sequence[Work]) -> Iterator[tuple[Work, Item, bool]]:
 def _call(work: Work, item: Item, using: str, *, is_stale: bool) -> None:
     model = MIRRORS.get(item.object_kind)
     instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
-    with telemetry.during(telemetry.Handling(item)):
+    with telemetry.during(telemetry.Handling(item)), closed_blocks(connections[using]):
         send(item, work.changes[str(item.pk)], instance, is_stale=is_stale)
 
 

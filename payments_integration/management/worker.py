@@ -21,8 +21,8 @@ from django.db import Error as AnyDatabaseError, InterfaceError, OperationalErro
 
 from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
-from payments_integration.db.border import end_sessions
 from payments_integration.db.notifications import Listener, can_notify
+from payments_integration.db.reconnecting import discard_all
 from payments_integration.models import Event
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
@@ -157,7 +157,7 @@ class Worker:
             except Exception as error:
                 _report(error)
                 self._close_listener()
-                end_sessions()
+                discard_all()
                 self._look_at = 0.0
                 stopping.sleep(backoff)
                 backoff = min(backoff * 2, _LONGEST_BACKOFF)
@@ -191,7 +191,7 @@ class Worker:
             except Exception as error:
                 _report(error)  # the schedule tries again; the other accounts have their turns
                 # A handler may have changed the session, such as its search_path: each later pass would fail as well.
-                end_sessions()
+                discard_all()
                 continue
             if is_more:
                 self._woken[account] = None
@@ -255,13 +255,13 @@ class Worker:
                     reconciliation.each(self._accounts, partial(reconciliation.run_due, turn_seconds=TURN_SECONDS))
                 except Exception as error:
                     _report(error)
-                    end_sessions()
+                    discard_all()
                 stopping.sleep(begun + interval - time.monotonic())
         except BaseException as error:  # a handler's SystemExit
             self._fault = error
             stopping.request()
         finally:
-            end_sessions()
+            discard_all()
 
 
 @contextmanager

@@ -267,6 +267,26 @@ def test_callbacks_that_fail_cost_no_other_object_anything(error: BaseException)
 
 
 @pytest.mark.case(120)
+def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(caplog: pytest.LogCaptureFixture) -> None:
+    """As a generator does that stops in one."""
+
+    def leave() -> None:
+        transaction.atomic().__enter__()
+        ReceiverCall.objects.create(what="left", object_id="pay_1")
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_1":
+            transaction.on_commit(leave)
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        assert inbox.dispatch() == len(NAMES)
+    assert counted() == everything_once(*NAMES, events=1)
+    assert "left a block of transaction.atomic open" in caplog.text
+
+
+@pytest.mark.case(120)
 def test_an_interruption_by_a_callback_is_raised_after_the_commit_and_the_release() -> None:
     def handler(event: Event, **_: Any) -> None:
         count(event)
@@ -358,6 +378,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "closes the driver's connection": _close_the_drivers_connection,
     "marks for rollback": lambda: transaction.set_rollback(True),
     "rolls back by hand": _roll_back,
+    "leaves a block open": transaction.atomic().__enter__,
     "has the item marked": lambda: Event.objects.filter(object_id="pay_2").update(state=EventState.DONE),
 }
 if MARIADB:

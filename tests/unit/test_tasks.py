@@ -84,6 +84,7 @@ def test_a_greenlet_and_a_task_that_failed_leave_no_connection_open(pool: str, f
     def work(account: str | None) -> None:
         connections["default"].ensure_connection()
         if fails:
+            transaction.atomic().__enter__()
             raise RuntimeError("the work fails")
 
     def greenlet() -> None:
@@ -94,7 +95,7 @@ def test_a_greenlet_and_a_task_that_failed_leave_no_connection_open(pool: str, f
                 task.run("default")
         finally:
             task.pop_request()
-            found.append(connections["default"].connection is not None)
+            found.append(connections["default"].connection is not None or connections["default"].in_atomic_block)
             connections.close_all()
 
     with (

@@ -243,7 +243,7 @@ def test_after_a_pass_that_failed_the_worker_connects_again(monkeypatch: pytest.
     monkeypatch.setattr(reconciliation, "process_due", process_due)
     monkeypatch.setattr(reconciliation, "waiting_work", lambda: {("default", "apply")})
     monkeypatch.setattr(worker, "_listens", False)
-    monkeypatch.setattr("payments_integration.management.worker.end_sessions", lambda: closed.append(True))
+    monkeypatch.setattr("payments_integration.management.worker.discard_all", lambda: closed.append(True))
     worker._turn()
     assert closed == [True]
 
