@@ -119,13 +119,13 @@ def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
 
 
 def gone(assignees: Collection[str]) -> set[str]:
-    """Return the assignees who were deleted, or cannot log in to the admin any more. Takes one statement, if any."""
+    """Return the assignees who were deleted or can no longer use the admin. Takes one statement, if any."""
     model: Any = get_user_model()
-    # A long key is stored as its hash, which finds nobody.
+    # A long key is stored as its hash, which finds no user.
     asked = {each for each in assignees if len(each) < permissions.MAX_USER_ID}
     keys = set()
     for each in asked:
-        with suppress(ValidationError):  # of the user model that the project had before
+        with suppress(ValidationError):  # a key of the user model that the project had before
             keys.add(model._meta.pk.to_python(each))
     users = model._default_manager.filter(pk__in=keys) if keys else ()
     return asked - {permissions.user_id(user) for user in users if user.is_active and user.is_staff}

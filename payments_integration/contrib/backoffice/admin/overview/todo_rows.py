@@ -250,7 +250,7 @@ class TodoRows(AccountPage):
 
 
 def _free(thing: Thing) -> Thing:
-    """Return the thing of a person who is gone as one of nobody."""
+    """Return the thing of a person who is gone without that person."""
     return replace(thing, found=thing.found._replace(assignee=None, assignee_name=None))
 
 
