@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -29,11 +30,13 @@ import time_machine  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.db.backends.base.base import BaseDatabaseWrapper  # noqa: E402
 from django.test import override_settings  # noqa: E402
+from django.test.client import ClientHandler  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
-from payments_integration import conf, tasks, wakeup, webhooks  # noqa: E402
+from payments_integration import conf, db, inbox, outbox, tasks, wakeup, webhooks  # noqa: E402
 from payments_integration.client import resources  # noqa: E402
 from payments_integration.client.transport import Transport  # noqa: E402
+from payments_integration.contrib import finance  # noqa: E402
 from payments_integration.inbox import claiming  # noqa: E402
 from payments_integration.signals import event_received, status_changed  # noqa: E402
 from tests.conftest import Receiver  # noqa: E402
@@ -162,10 +165,15 @@ def run(job: Job) -> bytes:
 
 
 def warm_up() -> None:
-    """What a process does when it is first used, but for connecting."""
+    """What a process does when it is first used, but for connecting. Each fork would do it again."""
     assert get_resolver().url_patterns
     assert tasks.process_events.name
-    assert connections["default"].ops
+    assert connections["default"].ops.compiler("SQLCompiler")
+    ClientHandler().load_middleware()
+    for package in (db, inbox, outbox, finance):
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.ispkg:
+                import_module(module.name)
     gc.freeze()
     assert threading.active_count() == 1, "a fork has only the thread that forks"
 
