@@ -26,7 +26,7 @@ from payments_integration.validation.validator import Validator
 Fact = tuple[StrOrPromise, str]
 
 _DIGITS = re.compile(r"[0-9][0-9.,'\u2019\s]*")
-_DECIMALS = re.compile(r"[0-9]+[.,]([0-9]+)")
+_DECIMALS = re.compile(r"[0-9][0-9.,'\u2019\s]*[.,]([0-9]+)")
 _NEGATIVE = re.compile(r"[-\u2212][0-9., ]+")
 #: The maximum length of a typed amount.
 MAX_TYPED = 40
