@@ -74,18 +74,23 @@ class ReadOnlyAdmin(ListAdmin):
 
         ``about``: what the entry contains, so that it can be recognized.
         """
+        sent = Operation.objects.filter(idempotency_key=key).order_by("created_at")
+        operation = sent.first() if key else None
+        if operation is None:
+            self.log_change(request, obj, entry)
+            return
 
         def write() -> None:
-            # The lock of the operation: of two clicks at once, the second one sees the entry of the first.
-            known = locked(Operation.objects.filter(idempotency_key=key)).order_by("created_at") if key else ()
-            operation = next(iter(known), None)
+            # Wait for the other one of two clicks at once, and see its entry.
+            list(locked(Operation.objects.filter(pk=operation.pk)))
             logged = LogEntry.objects.filter(
                 user_id=cast("int", request.user.pk),
                 content_type=get_content_type_for_model(obj),
                 object_id=str(obj.pk),
                 change_message__contains=str(about),
+                action_time__gte=operation.created_at,
             )
-            if operation is None or not logged.filter(action_time__gte=operation.created_at).exists():
+            if not logged.exists():
                 self.log_change(request, obj, entry)
 
         repeatable(write, using=router.db_for_write(Operation))
