@@ -80,26 +80,28 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
 
 @contextmanager
 def closed_blocks(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Raise TransactionManagementError if the project's code leaves a block of ``atomic`` open.
+    """Raise TransactionManagementError if the project's code leaves a block of ``atomic`` open, or autocommit off.
 
     No later block would then be the outermost one, which commits. A generator that stops inside a block leaves it so.
     Outside a transaction, what the block has done is rolled back.
     """
     state: Any = connection
     was_in_block, savepoints, blocks = state.in_atomic_block, list(state.savepoint_ids), list(state.atomic_blocks)
+    autocommit = state.autocommit
     try:
         yield
     finally:
-        are_left = len(state.atomic_blocks) > len(blocks)
+        # Without autocommit no block commits either.
+        are_left = len(state.atomic_blocks) > len(blocks) or (not was_in_block and state.autocommit != autocommit)
         if are_left:
             state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
             if not was_in_block:
                 state.run_on_commit, state.needs_rollback = [], False
                 with suppress(Error):
                     connection.rollback()
-                    connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+                    connection.set_autocommit(autocommit)
     if are_left:
-        raise TransactionManagementError("a receiver has left a block of transaction.atomic open")
+        raise TransactionManagementError("a receiver has left autocommit off, or a block of transaction.atomic open")
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:
