@@ -12,12 +12,14 @@ claimed.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, router
+from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, connections, router
 
 from payments_integration import telemetry
 from payments_integration.attention import name_trouble
+from payments_integration.db.border import end_session
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import WriterPauses, drop_if_broken, is_transient, repeatable
 from payments_integration.exceptions import INTERRUPTIONS
@@ -40,6 +42,7 @@ from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
+T = TypeVar("T")
 
 
 def dispatch(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -135,7 +138,7 @@ def _dispatch_group(page: Page, group: list[Work]) -> int:
     # The error's message may show a row, so it is left out.
     logger.info("A group is dispatched one by one after %s", type(cause).__name__, extra=ids_of(item))
     drop_if_broken(page.using)
-    separate(group)
+    _after_receivers(page, lambda: separate(group))
     for work in group:
         work.is_grouped = False
     return 0
@@ -183,8 +186,22 @@ def _record_failure(page: Page, work: Work, item: Item, error: BaseException, **
         return failure
 
     try:
-        failure = repeatable(record, using=page.using, durable=True, about=ids_of(item))
+        failure = _after_receivers(
+            page, lambda: repeatable(record, using=page.using, durable=True, about=ids_of(item))
+        )
     except ClaimLost:
         return
     if failure is not None:
         telemetry.happened(telemetry.DispatchFailed(item, is_parked=failure.is_parked))
+
+
+def _after_receivers(page: Page, write: Callable[[], T]) -> T:
+    """Write after a failure, through a new session if a receiver left this one unusable, as ``LOCK TABLES`` does."""
+    connection = connections[page.using]
+    try:
+        return write()
+    except AnyDatabaseError:
+        if connection.in_atomic_block:
+            raise
+        end_session(connection)
+        return write()

@@ -374,6 +374,13 @@ def test_a_callback_that_closes_the_drivers_connection_costs_no_other_object_an_
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
 
 
+def _leave_the_session_unusable() -> None:
+    sql = {"mysql": "SET SESSION TRANSACTION READ ONLY", "postgresql": "SET search_path TO nowhere"}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.get(connection.vendor, "SELECT * FROM nowhere"))
+    raise LookupError("after it")
+
+
 MISTAKES: dict[str, Callable[[], Any]] = {
     "CancelledError": _raise(asyncio.CancelledError()),
     "another BaseException": _raise(BaseException("gevent.Timeout")),
@@ -382,6 +389,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "closes the driver's connection": _close_the_drivers_connection,
     "marks for rollback": lambda: transaction.set_rollback(True),
     "rolls back by hand": _roll_back,
+    "leaves the session unusable": _leave_the_session_unusable,
     "leaves a block open": transaction.atomic().__enter__,
     "has the item marked": lambda: Event.objects.filter(object_id="pay_2").update(state=EventState.DONE),
 }
