@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
@@ -149,8 +149,12 @@ def _read(
 ) -> Iterator[OrderRow]:
     """Yield the rows of the account, in one statement. With ``order_by``, only the first ``LIMIT``."""
     rows: Any = model._default_manager.filter(asked)
-    if model.payments_account_field:
-        rows = rows.filter(**{model.payments_account_field: account})
+    if name := model.payments_account_field:
+        field: Any = model._meta.get_field(name)
+        try:
+            rows = rows.filter(**{name: field.to_python(account)})
+        except ValidationError:  # a number or a UUID: no row can name this account
+            return
     # The project's condition may join other tables. As a subquery, it cannot multiply rows, and the database evaluates
     # it only for the rows that are read.
     condition = Q() if model.payments_paid is None else model.payments_paid

@@ -164,6 +164,16 @@ def test_the_account_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {reference for _, reference in unpaid("second")} == {number, "A-1"}
 
 
+@pytest.mark.parametrize(("model", "field"), [(Invoice, "id"), (Customer, "code")])
+def test_an_account_may_be_a_number_or_a_uuid(monkeypatch: pytest.MonkeyPatch, model: Any, field: str) -> None:
+    monkeypatch.setattr(model, "payments_paid", Q(pk__lt=0))
+    monkeypatch.setattr(model, "payments_account_field", field)
+    name = str(getattr(model.objects.create(), field))
+    payment = paid(name, account=name)
+    paid(name)
+    assert (unpaid(), unpaid(name)) == ([], [(payment.pk, name)])
+
+
 def test_deposits_count_only_if_the_model_includes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     Order.objects.create(number="A-1")
     paid("A-1", flow="deposit_reference")
