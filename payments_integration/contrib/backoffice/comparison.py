@@ -150,10 +150,9 @@ def _read(
     """Yield the rows of the account, in one statement. With ``order_by``, only the first ``LIMIT``."""
     rows: Any = model._default_manager.filter(asked)
     if name := model.payments_account_field:
-        field: Any = model._meta.get_field(name)
         try:
-            rows = rows.filter(**{name: field.to_python(account)})
-        except ValidationError:  # a number or a UUID: no row can name this account
+            rows = rows.filter(**{name: account})
+        except (ValueError, ValidationError):  # a number or a UUID: no row can name this account
             return
     # The project's condition may join other tables. As a subquery, it cannot multiply rows, and the database evaluates
     # it only for the rows that are read.
