@@ -102,7 +102,7 @@ def payments_of_row(model: type[Payable]) -> QuerySet[Payment]:
     """Return ``Payable.payments``, newest first, as a subquery of the model's rows."""
     account: Any = model.payments_account
     if model.payments_account_field:
-        account = ExactText(OuterRef(model.payments_account_field))
+        account = _text(model, model.payments_account_field)
     found = Payment.objects.filter(merchant_reference=_reference(model)).exclude(merchant_reference="")
     return within(found, account, deposits=model.payments_include_deposits).order_by("-created_at", "-pk")
 
@@ -116,6 +116,13 @@ def _reference(model: type[Payable]) -> ExactText:
             f"{model._meta.label}: paid(), unpaid() and overpaid() need a merchant_reference_field that is a text, an "
             f"integer or a UUID, and {name!r} is none."
         )
+    return _text(model, name)
+
+
+def _text(model: type[Payable], name: str) -> ExactText:
+    field: Any = prices.column(model, name)
+    while field is not None and field.is_relation:  # the account's column may be of one
+        field = field.target_field
     return ExactText(OuterRef(name), is_uuid=isinstance(field, models.UUIDField))
 
 

@@ -225,6 +225,15 @@ def test_prices_at_the_edge() -> None:
     assert [Booking.objects.paid().count(), Booking.objects.unpaid().count()] == [1, 3]
 
 
+@pytest.mark.django_db
+def test_an_account_may_be_a_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Booking, "payments_account_field", "id")
+    row = Booking.objects.create(total=1, currency="USD")
+    rows.payment(merchant_reference=str(row.pk), account=str(row.pk), currency="USD", amount_received=100)
+    assert_same(Booking)
+    assert list(Booking.objects.paid()) == [row]
+
+
 # Used as filters
 
 
