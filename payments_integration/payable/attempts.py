@@ -27,6 +27,7 @@ from payments_integration.enums import (
     PaymentStatus,
 )
 from payments_integration.models import Operation, OperationState, Payment
+from payments_integration.money import checked_minor
 from payments_integration.payable.queries import Key, chunks, payments_of, totals_by_key
 from payments_integration.payable.totals import Totals
 from payments_integration.validation.attempt_key import AttemptKey
@@ -48,8 +49,8 @@ def attempt_key(
     """Return the key of a form (``signed``), otherwise ``open_key``, as an ``AttemptKey``.
 
     Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
-    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``, and as
-    ``Totals.missing`` for a price that is no amount.
+    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``, and TypeError for a
+    price that is not an int.
     """
     operations = _operations(of)
     known = {operation.idempotency_key for operation in operations}
@@ -71,7 +72,8 @@ def attempt_key(
     if price is not None:
         amount, key.currency = price
         totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency, Totals(key.currency))
-        missing = totals.missing(amount)
+        # The call refuses an amount below zero, in words for the payer.
+        missing = totals.missing(max(0, checked_minor(amount, key.currency)))
         key.amounts = frozenset({amount, missing} - {0})
         is_paid = amount > 0 and missing == 0
     else:

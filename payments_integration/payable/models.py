@@ -226,8 +226,7 @@ class Payable(models.Model):
             ValidationError: ``signed`` is not from this site, or from another order's form. Or the order is paid, or
                 it has no price and a paid payment that the ledger does not know.
             ValueError: The row has no reference or no account, or its last attempt was sent with another
-                ``merchant_reference``; or what ``payments_price()`` raises, before a new attempt; the same for a
-                negative price.
+                ``merchant_reference``; or what ``payments_price()`` raises, before a new attempt.
             TypeError: The price is not an int in minor units.
         """
         return attempts.attempt_key(

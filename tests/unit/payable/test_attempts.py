@@ -514,6 +514,16 @@ class TestANewKeyKnowsItsOrder:
         with pytest.raises(TypeError, match=re.escape('money.to_minor(Decimal("120.00"), "USD")')):
             sale.attempt_key()
 
+    @pytest.mark.parametrize("is_paid_in_part", [False, True])
+    def test_a_payer_reads_that_a_credit_cannot_be_paid(self, sale: Sale, is_paid_in_part: bool) -> None:
+        if is_paid_in_part:
+            rows.payment(status="succeeded", amount_received=20, merchant_reference="S-1", currency="MXN")
+        sale.amount = -500
+        for amount in (-500, 500):
+            with pytest.raises(ValidationError) as caught:
+                services.create_payment(**self.arguments(sale, amount=amount))
+            assert "amount" in caught.value.message_dict
+
     def test_the_key_survives_a_cache_and_a_message(self, sale: Sale) -> None:
         key = pickle.loads(pickle.dumps(sale.attempt_key()))
         assert (key, key.amounts, json.loads(json.dumps(key))) == ("order-default-S-1-1", {11_990}, key)
