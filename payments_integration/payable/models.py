@@ -278,7 +278,7 @@ def _is_order(*classes: Any) -> bool:
 
 def _text(row: Payable, name: str) -> str:
     """Return a field's value as the database and the mirror hold it; "" for None."""
-    value, field = getattr(row, name), prices.column(type(row), name)
+    value, field = prices.value(row, name), prices.column(type(row), name)
     # A new row holds what it was given, such as a UUID's hex. Read again, it would be another text.
     value = value if field is None else field.to_python(value)
     if isinstance(value, str):

@@ -29,11 +29,17 @@ def of(order: Payable) -> tuple[int, str] | None:
     model = type(order)
     if not model.payments_amount_field:
         return None
-    amount = getattr(order, model.payments_amount_field)
-    currency = getattr(order, model.payments_currency_field or "payments_currency")
+    amount = value(order, model.payments_amount_field)
+    currency = value(order, model.payments_currency_field or "payments_currency")
     if amount is None or not currency:
         return None
     return (money.to_minor(amount, currency) if _is_in_whole_units(model) else amount), currency
+
+
+def value(row: Payable, name: str) -> Any:
+    """Return a field's value; None for a ``db_default`` of a row that is not saved yet."""
+    found = getattr(row, name)
+    return None if hasattr(found, "resolve_expression") else found
 
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | None:

@@ -209,6 +209,25 @@ def test_a_new_row_has_the_reference_that_it_has_when_it_is_read_again(written: 
     assert new.is_paid(10_000, "CLP")
 
 
+@isolate_apps("tests.factories.receivers")
+def test_a_new_row_has_no_reference_and_price_until_the_database_makes_them() -> None:
+    """The admin's form for a new row may show the columns of its payments."""
+
+    class ByDatabase(Payable):
+        code = models.UUIDField(unique=True, db_default=models.Value(KNOWN))
+        total = models.IntegerField(db_default=models.Value(0))
+        merchant_reference_field = "code"
+        payments_amount_field = "total"
+        payments_currency = "CLP"
+
+        class Meta:
+            app_label = "receivers"
+
+    new, saved = ByDatabase(), ByDatabase(code=KNOWN, total=5)
+    assert (new._key(), new.payments_price()) == (("default", ""), None)
+    assert (saved._key(), saved.payments_price()) == (("default", str(KNOWN)), (5, "CLP"))
+
+
 def test_a_model_without_a_reference_field_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Order, "merchant_reference_field", "")
     with pytest.raises(ImproperlyConfigured, match="Name a field of Order, such as merchant_reference_field"):
