@@ -23,7 +23,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from payments_integration.enums import PaymentStatus, RefundStatus
 from payments_integration.models import OperationState
-from payments_integration.payable import Payable
+from payments_integration.payable import Payable, sql
 from payments_integration.payable.admin import PaidFilter
 from tests.factories import rows
 from tests.unit.payable.payables import Booking, Order, Sale, Ticket
@@ -232,6 +232,27 @@ def test_an_account_may_be_a_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     rows.payment(merchant_reference=str(row.pk), account=str(row.pk), currency="USD", amount_received=100)
     assert_same(Booking)
     assert list(Booking.objects.paid()) == [row]
+
+
+@isolate_apps("tests.factories.receivers")
+def test_an_account_may_be_the_uuid_of_another_row() -> None:
+    class Shop(models.Model):
+        id = models.UUIDField(primary_key=True)
+
+        class Meta:
+            app_label = "receivers"
+
+    class OfShop(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        shop = models.ForeignKey(Shop, models.CASCADE)
+        merchant_reference_field = "number"
+        payments_account_field = "shop_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    assert sql._text(OfShop, "shop_id").is_uuid
+    assert not sql._text(OfShop, "number").is_uuid
 
 
 # Used as filters

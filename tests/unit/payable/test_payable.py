@@ -217,14 +217,16 @@ def test_a_new_row_has_no_reference_and_price_until_the_database_makes_them() ->
         code = models.UUIDField(unique=True, db_default=models.Value(KNOWN))
         total = models.IntegerField(db_default=models.Value(0))
         merchant_reference_field = "code"
+        currency = models.CharField(max_length=3, db_default=models.Value("CLP"))
         payments_amount_field = "total"
-        payments_currency = "CLP"
+        payments_currency_field = "currency"
 
         class Meta:
             app_label = "receivers"
 
-    new, saved = ByDatabase(), ByDatabase(code=KNOWN, total=5)
+    new, saved = ByDatabase(), ByDatabase(code=KNOWN, total=5, currency="CLP")
     assert (new._key(), new.payments_price()) == (("default", ""), None)
+    assert ByDatabase(total=5).payments_price() is ByDatabase(currency="CLP").payments_price() is None
     assert (saved._key(), saved.payments_price()) == (("default", str(KNOWN)), (5, "CLP"))
 
 
