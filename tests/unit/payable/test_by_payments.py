@@ -236,15 +236,9 @@ def test_an_account_may_be_a_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @isolate_apps("tests.factories.receivers")
 def test_an_account_may_be_the_uuid_of_another_row() -> None:
-    class Shop(models.Model):
-        id = models.UUIDField(primary_key=True)
-
-        class Meta:
-            app_label = "receivers"
-
     class OfShop(Payable):
         number = models.CharField(max_length=9, unique=True)
-        shop = models.ForeignKey(Shop, models.CASCADE)
+        shop = models.ForeignKey(Booking, models.CASCADE, related_name="+")
         merchant_reference_field = "number"
         payments_account_field = "shop_id"
 
