@@ -18,7 +18,7 @@ from payments_integration import conf
 from payments_integration.models import Payment, Refund
 from payments_integration.money import TO_MINOR, checked_currency
 from payments_integration.payable import attempts, prices, sql
-from payments_integration.payable.queries import Key, Referring, is_deposit, payments_of, totals_by_key
+from payments_integration.payable.queries import Key, Referring, conditions, is_deposit, payments_of, totals_by_key
 from payments_integration.payable.totals import Totals
 
 OrderT = TypeVar("OrderT", bound="Payable")
@@ -52,13 +52,9 @@ class PayableQuerySet(models.QuerySet[OrderT]):
         model = self.model
         if not model.payments_include_deposits and is_deposit(found):
             return None
-        field: models.Field[Any, Any] = model._meta.get_field(model.merchant_reference_field)  # type: ignore[assignment]
-        try:
-            value = field.to_python(found.merchant_reference)
-        except ValidationError:
-            return None
+        asked = [each for _wanted, each in conditions(model, [found.merchant_reference])]
         # The merchant's column may compare loosely: another case (MariaDB), or 7 for "007".
-        rows = [row for row in self.filter(**{field.name: value}) if row._is_of(found)]
+        rows = [row for each in asked for row in self.filter(each) if row._is_of(found)]
         if len(rows) > 1:
             raise model.MultipleObjectsReturned(f"{len(rows)} rows have the reference of {found.pk}")
         return rows[0] if rows else None

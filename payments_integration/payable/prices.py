@@ -53,6 +53,13 @@ def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | Non
     return found.output_field if isinstance(found, models.GeneratedField) else found
 
 
+def target(field: Any) -> Any:
+    """Return the field that holds the values of a relation's column; any other field is its own."""
+    while field is not None and field.is_relation:
+        field = field.target_field
+    return field
+
+
 def require(model: type[Payable]) -> None:
     """Raise ImproperlyConfigured if SQL cannot compare the model's rows with their payments."""
     label = model._meta.label

@@ -15,6 +15,7 @@ from django.db.models.expressions import BaseExpression
 from payments_integration.db.sizes import in_parts
 from payments_integration.enums import Flow, MethodFamily
 from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds, rest_after
+from payments_integration.payable import prices
 from payments_integration.payable.prices import Payable
 from payments_integration.payable.totals import Totals, compute_totals
 
@@ -109,9 +110,10 @@ def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[se
     for reference in references:
         with suppress(ValidationError):
             values[reference] = field.to_python(reference)
-    if isinstance(field, models.IntegerField):
+    number: Any = prices.target(field)
+    if isinstance(number, models.IntegerField):
         # Leave out numbers that no row can have, because a database may refuse them.
-        low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
+        low, high = connections[model._default_manager.db].ops.integer_field_range(number.get_internal_type())
         values = {
             reference: value
             for reference, value in values.items()

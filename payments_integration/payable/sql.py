@@ -120,9 +120,7 @@ def _reference(model: type[Payable]) -> ExactText:
 
 
 def _text(model: type[Payable], name: str) -> ExactText:
-    field: Any = prices.column(model, name)
-    while field is not None and field.is_relation:  # the account's column may be of one
-        field = field.target_field
+    field = prices.target(prices.column(model, name))
     return ExactText(OuterRef(name), is_uuid=isinstance(field, models.UUIDField))
 
 

@@ -37,7 +37,7 @@ from payments_integration.enums import (
 )
 from payments_integration.models import Payment, Refund
 from payments_integration.money import format_money, to_minor
-from payments_integration.payable import Payable, PayableManager, Totals
+from payments_integration.payable import Payable, PayableManager, Totals, queries
 from payments_integration.payable.totals import compute_totals
 from payments_integration.services.refunds import refundable_rest
 from payments_integration.testing import ProviderSandbox
@@ -207,6 +207,21 @@ def test_a_new_row_has_the_reference_that_it_has_when_it_is_read_again(written: 
     assert (key, key.merchant_reference) == (Customer.objects.get().attempt_key(), str(KNOWN))
     paid(merchant_reference=str(KNOWN))
     assert new.is_paid(10_000, "CLP")
+
+
+@isolate_apps("tests.factories.receivers")
+def test_a_number_that_no_column_holds_finds_no_row_of_a_relation() -> None:
+    """Another system's payments may have such references. A database would refuse the number."""
+
+    class ByColumn(Payable):
+        cart = models.OneToOneField(User, models.CASCADE, related_name="+")
+        merchant_reference_field = "cart_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    assert ByColumn.objects.of(Payment(account="default", merchant_reference="9" * 30)) is None
+    assert list(queries.conditions(ByColumn, ["9" * 30])) == []
 
 
 @isolate_apps("tests.factories.receivers")
