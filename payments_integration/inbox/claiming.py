@@ -299,8 +299,8 @@ def _write(page: Page, rows: QuerySet[ObjectDispatch], **values: Any) -> None:
         with transaction.atomic(using=page.using):
             rows.update(**values)
     except OperationalError as error:
-        # Under REPEATABLE READ: another worker has taken some of them.
-        if not is_transient(error):
+        # Under REPEATABLE READ: another worker has taken some of them. MariaDB may have rolled back more than this.
+        if not is_transient(error) or connections[page.using].needs_rollback:
             raise
 
 

@@ -35,7 +35,7 @@ from payments_integration.reconciliation import due
 from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.databases import MARIADB, POSTGRES, at_once
+from tests.databases import LEVELS, MARIADB, POSTGRES, SQLITE, at_once, set_level
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
@@ -197,6 +197,34 @@ def test_a_callback_that_outlasts_the_claim_costs_no_other_item_an_attempt() -> 
         take_in(*NAMES)
         inbox.dispatch()
     assert counted() == everything_once(*NAMES)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+
+
+@pytest.mark.one_by_one
+@pytest.mark.skipif(SQLITE, reason="it has one writer at a time")
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_handler_that_outlasts_its_claim_costs_no_item_an_attempt(level: str) -> None:
+    """Its worker writes to objects that another has taken, and may lose its transaction by that on MariaDB."""
+
+    def take_over() -> None:
+        taken = ObjectDispatch.objects.exclude(claim_token="").exclude(object_id=NAMES[0])
+        taken.update(claimed_until=timezone.now() - timedelta(seconds=1))
+        inbox.dispatch()
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == NAMES[0] and not took_over:
+            took_over.append(event.id)
+            at_once(take_over)
+        transaction.on_commit(list)
+
+    took_over: list[str] = []
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        set_level(level)
+        inbox.dispatch()
+    connection.close()  # no later test has the level
+    assert counted() == everything_once(*NAMES, events=1)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
 
 
