@@ -239,6 +239,9 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
     for change in changes:
         # An answer may show a change long after it happened, for example after a restored backup.
         at = change.at if event is not None else min(own_time(instance) or change.at, change.at)
+        given = copy(change)
+        if event is not None:
+            given.event = event
         with dispatching(at, partial(_name_of, change)):
             status_changed.send(
                 sender=sender,
@@ -246,7 +249,7 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
                 previous_status=change.previous_status,
                 status=change.status,
                 event=event,
-                status_change=copy(change),
+                status_change=given,
                 is_stale=is_stale,
             )
 

@@ -234,7 +234,8 @@ def test_what_a_handler_sets_on_the_event_changes_nothing_of_its_dispatch() -> N
         event.id, event.type = factories.life("pay_5")[1]["id"], "shop.paid"
         event.created_at = event.created_at.replace(tzinfo=None)
 
-    def on_status(status_change: StatusChange, **_: Any) -> None:
+    def on_status(event: Event, status_change: StatusChange, **_: Any) -> None:
+        assert status_change.event is event
         status_change.pk = None
         status_change.at = status_change.at.replace(tzinfo=None)
 
