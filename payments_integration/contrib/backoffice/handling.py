@@ -191,9 +191,9 @@ def _change(thing: Thing, change: Callable[[Todo], None]) -> Todo:
         mark = _mark(thing)
         if mark.done_at is not None:
             raise AlreadyDone(mark.done_by)
-        before = (mark.assignee, mark.snoozed_until)
+        before = (mark.assignee, mark.assignee_name, mark.snoozed_until)
         change(mark)
-        mark.is_changed = (mark.assignee, mark.snoozed_until) != before
+        mark.is_changed = (mark.assignee, mark.assignee_name, mark.snoozed_until) != before
         if mark.is_changed:
             mark.save()
         return mark

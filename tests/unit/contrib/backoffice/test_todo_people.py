@@ -393,6 +393,9 @@ def test_a_row_is_assigned_to_a_person_and_mine_filters_by_it() -> None:
     assert lines(ana, f"{TODO}?view=mine") == []
     assert len(lines(browser(eva), f"{TODO}?view=mine")) == 2
     assert "assigned to eva" in lines(ana)[0]
+    User.objects.filter(pk=eva.pk).update(username="evita")
+    assert press(ana, form(ana), do="assign", name="evita") == "Assigned to evita."
+    assert "assigned to evita" in lines(ana)[0]
     assert press(ana, form(ana), do="assign", assignee="me") == "Assigned to ana."
     assert len(lines(ana, f"{TODO}?view=mine")) == 1
     assert press(ana, form(ana), do="assign") == "It is assigned to nobody."
