@@ -36,6 +36,13 @@ def test_the_button_replays_a_parked_row(
     assert url(model, "replay", row.pk) not in page(boss, url(model, "change", row.pk))
 
 
+def test_a_replay_is_in_the_history_whatever_the_key_of_its_form_is(boss: Client) -> None:
+    """PostgreSQL refuses a NUL character with an error."""
+    event = rows.event(state=EventState.PARKED)
+    assert boss.post(url("event", "replay", event.pk), {"idempotency_key": "a\x00b"}).status_code == 302
+    assert LogEntry.objects.get().get_change_message() == "Replayed."
+
+
 def test_the_action_replays_what_can_be_replayed_and_counts_the_rest(
     boss: Client, woken: list[str], django_capture_on_commit_callbacks: Callbacks
 ) -> None:
