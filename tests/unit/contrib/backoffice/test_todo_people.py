@@ -273,6 +273,11 @@ def test_a_refused_note_can_be_sent_again(start: str) -> None:
     row = response.content.decode().split('<li class="pi-todo')[1]
     assert "called &lt;Ana&gt;\ntwice</textarea>" in row.replace("\r\n", "\n")
     assert row.count(" popover ") == 1
+    # The field has the focus, so on a phone the messages are out of sight. The form says why, and leads back.
+    own = row.split("</form>")[0]
+    assert "This happened again" in own.partition('id="pi-todo-0-why"')[2].partition("</div>")[0]
+    assert 'aria-describedby="pi-todo-0-why"' in own
+    assert f'<a class="pi-button" href="{TODO}?account=default">Back</a>' in own
     # If the row is gone, the note is shown above the others.
     typed |= form(ana)
     press(eva, form(eva), do="done", note="I called")

@@ -97,6 +97,7 @@ class TodoPage:
             "views": views,
             "view": self.view.value,
             "list": {
+                "url": url(self.site, view=self.view.value, **chosen),
                 "post_to": url(self.site),
                 "back": self.view.value,
                 "may_handle": self.mine.may_handle,
