@@ -205,11 +205,11 @@ class AccountPage:
     def events_link(self, count: int, state: str) -> str:
         """Return the URL of the events in this state; of the changes of status, if only those are in it.
 
-        ``count``: of both.
+        ``count``: of both. Users who may not see the changes get the events.
         """
         in_it = {"account": self.account, "state": state}
         changes = StatusChange.objects.filter(~Exists(Event.objects.filter(**in_it)), **in_it)
-        may_be_changes = count and state in (EventState.APPLIED, EventState.PARKED)
+        may_be_changes = count and state in (EventState.APPLIED, EventState.PARKED) and self.sees(StatusChange)
         return self.link(StatusChange if may_be_changes and changes.exists() else Event, state=state)
 
     def _list(self, model: type[Model], **filters: Any) -> str:

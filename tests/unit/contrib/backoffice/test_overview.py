@@ -85,7 +85,9 @@ def test_technical_problems_are_lines_here_and_tiles_on_their_own_page(boss: Cli
     assert len(boss.get(address.replace("&amp;", "&")).context["cl"].result_list) == 1
 
 
-def test_problems_lead_to_the_changes_of_status_if_only_those_are_parked_or_wait(boss: Client) -> None:
+def test_problems_lead_to_the_changes_of_status_if_only_those_are_parked_or_wait(
+    boss: Client, staff: Callable[..., Client]
+) -> None:
     """Most handlers are called for changes, whose list is not in the menu."""
     pay = rows.payment(synced_at=NOW)
     rows.change(pay, status=pay.status, at=ago(days=2), recorded_at=ago(days=2), state=EventState.PARKED)
@@ -94,6 +96,10 @@ def test_problems_lead_to_the_changes_of_status_if_only_those_are_parked_or_wait
         changes = f'href="{url("statuschange", "changelist")}?state={state}&amp;account=default"'
         assert changes in page(boss, DASHBOARD)
         assert changes in page(boss, TECHNICAL)
+    # Without the permission to see changes, there is a link too, and not one to the page itself.
+    html = page(staff("view_event"), TECHNICAL)
+    assert 'href=""' not in html
+    assert f'href="{url("event", "changelist")}?state=parked&amp;account=default"' in html
     rows.event(state=EventState.PARKED, received_at=ago(days=2))
     for address in (DASHBOARD, TECHNICAL):
         assert f'href="{url("event", "changelist")}?state=parked&amp;account=default"' in page(boss, address)
