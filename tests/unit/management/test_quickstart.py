@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import re
 import runpy
 import socket
 import sys
@@ -264,8 +265,8 @@ def body(price: Any = None, **fields: models.Field[Any, Any]) -> str:
 def test_the_handler_marks_an_order_as_paid_if_the_model_has_the_fields() -> None:
     minor, code, at = models.BigIntegerField, models.CharField, models.DateTimeField
     assert 'order.save(update_fields=["paid_at"])' in body(amount=minor(), currency=code(max_length=3), paid_at=at())
-    assert "if order.is_paid(order.amount, order.currency):" in body(amount=minor(), currency=code(max_length=3))
-    assert "if order.is_paid(order.amount, obj.currency):" in body(amount=minor())
+    assert "is_paid = order.is_paid(order.amount, order.currency)" in body(amount=minor(), currency=code(max_length=3))
+    assert "is_paid = order.is_paid(order.amount, obj.currency)" in body(amount=minor())
     assert 'raise NotImplementedError("ask order.is_paid(minor units, currency); ' in body()
     assert issubclass(Order, Payable)
     assert f"from {Order.__module__} import Order\n" in order_files.handlers(Order)
@@ -274,10 +275,10 @@ def test_the_handler_marks_an_order_as_paid_if_the_model_has_the_fields() -> Non
 @pytest.mark.case(131)
 def test_the_handler_converts_whole_units() -> None:
     text = body(amount=models.DecimalField(max_digits=9, decimal_places=2), currency=models.CharField(max_length=3))
-    assert "order.is_paid(to_minor(order.amount, order.currency), order.currency):" in text
+    assert "order.is_paid(to_minor(order.amount, order.currency), order.currency)" in text
     assert "from payments_integration.money import to_minor\n" in text
     text = body(lambda order: (1, "USD"), amount=models.DecimalField(max_digits=9, decimal_places=2))
-    assert "order.is_paid(*order.payments_price()):" in text
+    assert "order.is_paid(*order.payments_price())" in text
     assert "to_minor" not in text
     assert "is_paid(order.amount" not in body(amount=models.FloatField())
 
@@ -307,20 +308,34 @@ def test_the_handler_of_a_payable_follows_the_money_both_ways(
 
 
 @pytest.mark.django_db
-def test_a_handler_without_its_lines_fails_so_that_it_can_be_called_again(
-    payments_sandbox: ProviderSandbox, woken: list[str], monkeypatch: pytest.MonkeyPatch, caplog: Any
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_handler_fails_until_its_line_is_written(
+    payments_sandbox: ProviderSandbox,
+    woken: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
+    is_written: bool,
 ) -> None:
-    """Done with nothing done, it would leave each order unpaid for ever, and tell nobody."""
+    """Done with nothing done, it would leave each order unpaid for ever, and tell nobody.
+
+    A second line to write could be forgotten: if it is the one for an unpaid order, that holds back the payment.
+    """
+    seen: list[bool] = []
     monkeypatch.setattr(handlers, "registered", [])
-    exec(order_files.handlers(Sale), {"__name__": "orders.payment_handlers"})
+    text = order_files.handlers(Sale)
+    if is_written:
+        text = re.sub(r"raise NotImplementedError\(.*\)", "seen.append(is_paid)", text, count=1)
+    exec(text, {"__name__": "orders.payment_handlers", "seen": seen})
     sale = Sale.objects.create(number="A-1", amount=10_000, currency="CLP")
     payment = services.create_payment(
         amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference=sale.number
     )
+    payments_sandbox.settle()
     payments_sandbox.engine.pay(payment.pk)
     payments_sandbox.settle()
-    assert "NotImplementedError: mark the order as paid" in caplog.text
-    assert StatusChange.objects.filter(object_id=payment.pk, attempts=1).exclude(state="done").exists()
+    failed = StatusChange.objects.filter(object_id=payment.pk, attempts=1).exclude(state="done")
+    assert (failed.exists(), seen[-1:]) == ((False, [True]) if is_written else (True, []))
+    assert ("NotImplementedError: mark the order as not paid" in caplog.text) is not is_written
 
 
 # The model
@@ -427,8 +442,8 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
         'payments_currency_field = "currency"',
     ]
     assert 'path("<int:pk>/", pay, name="order")' in project.read("quicksales/payment_urls.py")
-    assert "is_paid = order.is_paid(*order.payments_price())" not in project.read("quicksales/payment_handlers.py")
-    assert "if order.is_paid(*order.payments_price()):" in project.read("quicksales/payment_handlers.py")
+    assert "paid_at" not in project.read("quicksales/payment_handlers.py")
+    assert "is_paid = order.is_paid(*order.payments_price())" in project.read("quicksales/payment_handlers.py")
     compile(project.read("quicksales/test_payments.py"), "test_payments.py", "exec")
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
 
