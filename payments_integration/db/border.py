@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-from django.db import Error
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -57,7 +57,7 @@ class Callbacks:
         @wraps(callback)
         def call() -> None:
             try:
-                with closed_blocks(self._connection):
+                with closed_blocks():
                     callback()
             except INTERRUPTIONS as interruption:
                 self._interruptions.append(interruption)
@@ -79,29 +79,40 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
 
 
 @contextmanager
-def closed_blocks(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Raise TransactionManagementError if the project's code leaves a block of ``atomic`` open, or autocommit off.
+def closed_blocks() -> Iterator[None]:
+    """Raise TransactionManagementError if a block of ``atomic`` is left open, or autocommit off, on any database.
 
     No later block would then be the outermost one, which commits. A generator that stops inside a block leaves it so.
     Outside a transaction, what the block has done is rolled back.
     """
-    state: Any = connection
-    was_in_block, savepoints, blocks = state.in_atomic_block, list(state.savepoint_ids), list(state.atomic_blocks)
-    autocommit = state.autocommit
+    before = {state: _blocks(state) for state in connections.all(initialized_only=True)}
+    are_left = False
     try:
         yield
     finally:
-        # Without autocommit no block commits either.
-        are_left = len(state.atomic_blocks) > len(blocks) or (not was_in_block and state.autocommit != autocommit)
-        if are_left:
-            state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
-            if not was_in_block:
-                state.run_on_commit, state.needs_rollback = [], False
-                with suppress(Error):
-                    connection.rollback()
-                    connection.set_autocommit(autocommit)
+        for state in connections.all(initialized_only=True):
+            was_in_block, savepoints, blocks, autocommit = before.get(state) or (False, [], [], _autocommit(state))
+            # Without autocommit no block commits either.
+            is_off = autocommit and not (was_in_block or _autocommit(state))
+            if is_off or len(state.atomic_blocks) > len(blocks):
+                are_left = True
+                state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
+                if not was_in_block:
+                    state.run_on_commit, state.needs_rollback = [], False
+                    with suppress(Error):
+                        state.rollback()
+                        state.set_autocommit(autocommit)
     if are_left:
         raise TransactionManagementError("a receiver has left autocommit off, or a block of transaction.atomic open")
+
+
+def _blocks(state: Any) -> tuple[bool, list[Any], list[Any], bool]:
+    return state.in_atomic_block, list(state.savepoint_ids), list(state.atomic_blocks), _autocommit(state)
+
+
+def _autocommit(state: Any) -> bool:
+    """Return whether the connection commits by itself, also if it is yet to be made."""
+    return bool(state.settings_dict["AUTOCOMMIT"] if state.connection is None else state.autocommit)
 
 
 def restore_session(connection: BaseDatabaseWrapper) -> None:

@@ -86,7 +86,7 @@ def call_receivers(page: Page, work: Work) -> None:
         registered = len(connection.run_on_commit)
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
-            with telemetry.during(telemetry.Handling(item)), closed_blocks(connection):
+            with telemetry.during(telemetry.Handling(item)), closed_blocks():
                 send(item, changes, instance, is_stale=is_stale)
         except BaseException as error:
             raise ReceiverFailed(str(item.pk)) from error

@@ -135,7 +135,7 @@ def _turns(group: Sequence[Work]) -> Iterator[tuple[Work, Item, bool]]:
 def _call(work: Work, item: Item, using: str, *, is_stale: bool) -> None:
     model = MIRRORS.get(item.object_kind)
     instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
-    with telemetry.during(telemetry.Handling(item)), closed_blocks(connections[using]):
+    with telemetry.during(telemetry.Handling(item)), closed_blocks():
         send(item, work.changes[str(item.pk)], instance, is_stale=is_stale)
 
 

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, Error, OperationalError, connection, transaction
+from django.db import DatabaseError, Error, OperationalError, connection, connections, transaction
 from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
 from django.utils import timezone
@@ -317,6 +318,34 @@ def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(
         connection.close()
     assert counted() == everything_once(*NAMES, events=1)
     assert "or a block of transaction.atomic open" in caplog.text
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The alias of another database."""
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "shop"), "OPTIONS": {}}
+    monkeypatch.setitem(connections.settings, "shop", {**connections.settings["default"], **sqlite})
+    connections["shop"].connect()
+    yield "shop"
+    connections["shop"].close()
+    del connections["shop"]
+
+
+@pytest.mark.case(121)
+def test_a_block_left_open_on_another_database_costs_its_own_item_an_attempt(unlogged: None, shop: str) -> None:
+    """Otherwise this worker would never again commit there."""
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_2":
+            transaction.atomic(using=shop).__enter__()
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        inbox.dispatch()
+    assert list(Event.objects.exclude(state=EventState.DONE).values_list("object_id", "attempts")) == [("pay_2", 1)]
+    assert not connections[shop].in_atomic_block
+    assert connections[shop].get_autocommit()
 
 
 @pytest.mark.case(120)
