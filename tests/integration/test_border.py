@@ -202,6 +202,35 @@ def test_a_callback_that_outlasts_the_claim_costs_no_other_item_an_attempt() -> 
 
 
 @pytest.mark.one_by_one
+@pytest.mark.case(120)
+def test_a_death_over_a_callback_would_be_charged_to_no_item_and_a_later_one_to_its_own() -> None:
+    in_hand: list[str] = []
+
+    def look() -> str:
+        """What another worker would see."""
+        rows = ObjectDispatch.objects.exclude(claim_token="").order_by("turn")
+        return rows.values_list("event_in_hand", flat=True)[0]
+
+    def handler(event: Event, **_: Any) -> None:
+        in_hand.append(f"{event.id} {at_once(look)[0]}")
+        if event.object_id == NAMES[0]:
+            transaction.on_commit(lambda: in_hand.append(f"callback {look()}"))
+
+    with connected(handler):
+        take_in(*NAMES[:2])
+        inbox.dispatch()
+    events = [item["id"] for name in NAMES[:2] for item in factories.life(name)[:2]]
+    assert in_hand == [
+        f"{events[0]} {events[0]}",
+        "callback ",
+        f"{events[1]} {events[1]}",
+        "callback ",
+        f"{events[2]} {events[2]}",
+        f"{events[3]} {events[3]}",
+    ]
+
+
+@pytest.mark.one_by_one
 @pytest.mark.skipif(SQLITE, reason="it has one writer at a time")
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_handler_that_outlasts_its_claim_costs_no_item_an_attempt(level: str) -> None:
