@@ -91,7 +91,8 @@ def closed_blocks() -> Iterator[None]:
         yield
     finally:
         for state in connections.all(initialized_only=True):
-            was_in_block, savepoints, blocks, autocommit = before.get(state) or (False, [], [], _autocommit(state))
+            usual = state.settings_dict["AUTOCOMMIT"]  # that code may be the first to use the database
+            was_in_block, savepoints, blocks, autocommit = before.get(state) or (False, [], [], usual)
             # Without autocommit no block commits either.
             is_off = autocommit and not (was_in_block or _autocommit(state))
             if is_off or len(state.atomic_blocks) > len(blocks):

@@ -349,25 +349,34 @@ def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(
     assert "or a block of transaction.atomic open" in caplog.text
 
 
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(params=["connected", "not used yet"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The alias of another database."""
     sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "shop"), "OPTIONS": {}}
     monkeypatch.setitem(connections.settings, "shop", {**connections.settings["default"], **sqlite})
-    connections["shop"].connect()
+    if request.param == "connected":
+        connections["shop"].connect()
     yield "shop"
     connections["shop"].close()
     del connections["shop"]
 
 
 @pytest.mark.case(121)
-def test_a_block_left_open_on_another_database_costs_its_own_item_an_attempt(unlogged: None, shop: str) -> None:
+@pytest.mark.parametrize(
+    "leave",
+    [lambda using: transaction.atomic(using).__enter__(), lambda using: transaction.set_autocommit(False, using)],
+)
+def test_a_block_left_open_on_another_database_costs_its_own_item_an_attempt(
+    unlogged: None, shop: str, leave: Callable[[str], object]
+) -> None:
     """Otherwise this worker would never again commit there."""
 
     def handler(event: Event, **_: Any) -> None:
         count(event)
         if event.object_id == "pay_2":
-            transaction.atomic(using=shop).__enter__()
+            if connections[shop].connection is None:
+                connections[shop].connect()
+            leave(shop)
 
     with connected(handler):
         take_in(*NAMES, events=1)
