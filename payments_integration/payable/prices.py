@@ -9,6 +9,7 @@ from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import models
 from django.db.models import BigIntegerField, Case, F, Func, Q, Value, When
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.lookups import Exact, GreaterThanOrEqual, In
 
 from payments_integration import money
@@ -39,7 +40,7 @@ def of(order: Payable) -> tuple[int, str] | None:
 def value(row: Payable, name: str) -> Any:
     """Return a field's value; None for a ``db_default`` of a row that is not saved yet."""
     found = getattr(row, name)
-    return None if hasattr(found, "resolve_expression") else found
+    return None if isinstance(found, DatabaseDefault) else found
 
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import connection
+from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
@@ -512,6 +513,12 @@ class TestANewKeyKnowsItsOrder:
             rows.payment(status="succeeded", amount_received=20, merchant_reference="S-1", currency="USD")
         sale.amount, sale.currency = Decimal("120.00"), "USD"  # type: ignore[assignment]
         with pytest.raises(TypeError, match=re.escape('money.to_minor(Decimal("120.00"), "USD")')):
+            sale.attempt_key()
+
+    def test_a_price_that_sql_computes_has_no_key_until_it_is_read(self, sale: Sale) -> None:
+        """Otherwise the key would be that of an order without a price, with which any amount passes."""
+        sale.amount = F("amount") + 5  # type: ignore[assignment]
+        with pytest.raises(TypeError, match="an amount is an int in minor units, not CombinedExpression"):
             sale.attempt_key()
 
     @pytest.mark.parametrize("is_paid_in_part", [False, True])
