@@ -99,10 +99,13 @@ def closed_blocks() -> Iterator[None]:
                 are_left = True
                 state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
                 if not was_in_block:
-                    state.run_on_commit, state.needs_rollback = [], False
-                    with suppress(Error):
+                    state.run_on_commit, state.needs_rollback, state.closed_in_transaction = [], False, False
+                    try:
                         state.rollback()
                         state.set_autocommit(autocommit)
+                    except Error:  # it is closed or lost
+                        with suppress(Error):
+                            end_session(state)
     if are_left:
         raise TransactionManagementError("a receiver has left autocommit off, or a block of transaction.atomic open")
 
