@@ -115,7 +115,7 @@ def _blocks(state: Any) -> tuple[bool, list[Any], list[Any], bool]:
 
 
 def _autocommit(state: Any) -> bool:
-    """Return whether the connection commits by itself, also if it is yet to be made."""
+    """Return True if the connection commits by itself, even if it is yet to be made."""
     return bool(state.settings_dict["AUTOCOMMIT"] if state.connection is None else state.autocommit)
 
 
