@@ -105,7 +105,8 @@ def within(payments: QuerySet[Payment], account: str | BaseExpression | None, *,
 
 def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[set[str], Q]]:
     """Yield up to ``CHUNK`` references with a condition that finds at least the model's rows with them."""
-    field: Any = model._meta.get_field(model.merchant_reference_field)
+    name = model.merchant_reference_field
+    field: Any = prices.column(model, name)
     values = {}
     for reference in references:
         with suppress(ValidationError):
@@ -120,7 +121,7 @@ def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[se
             if (low is None or value >= low) and (high is None or value <= high)
         }
     for chunk in chunks(sorted(values)):
-        yield set(chunk), Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
+        yield set(chunk), Q(**{f"{name}__in": [values[reference] for reference in chunk]})
 
 
 def with_money_left(payments: list[Payment]) -> set[str]:

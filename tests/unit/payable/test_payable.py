@@ -225,6 +225,21 @@ def test_a_number_that_no_column_holds_finds_no_row_of_a_relation() -> None:
 
 
 @isolate_apps("tests.factories.receivers")
+@pytest.mark.parametrize("reference", ["A-1", "9" * 30])
+def test_a_text_that_is_no_number_finds_no_row_of_a_generated_one(reference: str) -> None:
+    class ByNumber(Payable):
+        number = models.GeneratedField(
+            expression=models.F("id") + 1000, output_field=models.IntegerField(), db_persist=False
+        )
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    assert ByNumber.objects.of(Payment(account="default", merchant_reference=reference)) is None
+
+
+@isolate_apps("tests.factories.receivers")
 def test_a_new_row_has_no_reference_and_price_until_the_database_makes_them() -> None:
     """The admin's form for a new row may show the columns of its payments."""
 
