@@ -100,7 +100,7 @@ def call_receivers(page: Page, work: Work) -> None:
             if page.is_over:
                 release_others(page, work)
             has_callbacks = len(connection.run_on_commit) > registered
-            if has_callbacks and page.names_items:
+            if has_callbacks and page.names_items and not page.is_last(work):
                 unname_all(page)
             mark([item], lock, page.using, have_changes=bool(changes))
         except AnyDatabaseError as error:

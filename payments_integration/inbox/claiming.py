@@ -90,6 +90,10 @@ class Page:
     def is_over(self) -> bool:
         return time.monotonic() >= self.until
 
+    def is_last(self, work: Work) -> bool:
+        """Return True if no item comes after the next one of this object."""
+        return len(work.items) == 1 and not any(each.items for each in self.objects if each is not work)
+
 
 def naming(item: Item) -> dict[str, Any]:
     """Return the values with which a claimed object names the item that its worker dispatches next."""

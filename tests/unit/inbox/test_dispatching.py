@@ -683,6 +683,19 @@ def test_objects_that_another_process_has_dispatched_are_not_claimed(receiver: R
     assert not [query for query in queries if query["sql"].startswith("UPDATE")]
 
 
+def test_a_callback_of_the_last_item_costs_no_statement(receiver: Receiver) -> None:
+    def dispatch_one(number: int) -> int:
+        take_in(factories.life(f"pay_{number}")[0])
+        with CaptureQueriesContext(connection) as queries:
+            assert inbox.dispatch() == 1
+        return len(queries)
+
+    without = dispatch_one(1)
+    receiver.fail = lambda _: transaction.on_commit(lambda: None) or False  # type: ignore[func-returns-value]
+    assert dispatch_one(2) == without
+    assert connection.run_on_commit
+
+
 def test_a_receivers_database_work_is_committed_with_the_mark(receiver: Receiver) -> None:
     def broken(sender: Any, event: Event, **kwargs: Any) -> None:
         Payment.objects.create(id=None)  # its IntegrityError breaks the transaction
