@@ -337,7 +337,7 @@ def _close_in_a_block() -> None:
 def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(
     begin: Callable[[], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a generator does that stops in one."""
+    """A generator that stops inside a block leaves it open."""
 
     def leave() -> None:
         begin()

@@ -316,7 +316,7 @@ def test_a_handler_fails_until_its_line_is_written(
     caplog: Any,
     is_written: bool,
 ) -> None:
-    """Done with nothing done, it would leave each order unpaid for ever, and tell nobody.
+    """A handler that does nothing leaves each order unpaid for ever, and nobody hears of it.
 
     A second line to write could be forgotten: if it is the one for an unpaid order, that holds back the payment.
     """

@@ -423,7 +423,7 @@ def test_a_row_of_a_person_who_is_gone_is_free() -> None:
         assert [line.count("assigned to uma") for line in lines(client, address)] == [0, 0, 1]
     uma.delete()
     assert not any("assigned" in line for line in lines(client))
-    # A key of another user model, as after the project replaced it, is nobody's.
+    # The project may have replaced its user model. A key of the earlier one finds no user.
     Todo.objects.update(assignee="a-uuid-perhaps")
     assert not any("assigned" in line for line in lines(client))
     # A key that is stored as its hash cannot be asked for.
