@@ -50,7 +50,7 @@ _KEPT_REQUEST_IDS = 20
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> tuple[Any, bool]:
     """Close the operation after a successful answer and write the mirror, in one transaction.
 
-    Returns the row, and True if that left something to do: to dispatch, to read, or another call to send.
+    Returns the row, and True if that left something to do at once: to dispatch, to read, or another call to send.
     If an earlier attempt may have run, the answer may be old. It proves only which object was made, and a GET reads
     that object. Raises WireError if the object belongs to another account or operation: nothing is written.
     """
@@ -72,7 +72,8 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> tuple[Any, bool
         _record(further)
         if call.answers_with_secret and not secret and not claim.earlier_may_have_run:
             _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
-        return row, not is_new or row is None or further is not None or projection.leaves_work(row)
+        # The first event of a new refund, or the schedule, has its payment read: no caller waits for that.
+        return row, not is_new or row is None or further is not None or projection.awaits_dispatch(row)
 
     object_id = getattr(resource, "id", operation.target_id)
     row, leaves_work = _settle(claim, _result(claim, call, object_id, request_id=answer.request_id), write)

@@ -100,7 +100,12 @@ def leaves_work(row: Mirror, known: Mirror | None = None) -> bool:
     """
     if known is not None and rows.status_of(row) == rows.status_of(known):
         return False
-    return isinstance(row, Refund) or has_listeners(status_changed, type(row), rows.status_of(row))
+    return isinstance(row, Refund) or awaits_dispatch(row)
+
+
+def awaits_dispatch(row: Mirror) -> bool:
+    """Return True if a receiver wants the change of an object to its present status."""
+    return has_listeners(status_changed, type(row), rows.status_of(row))
 
 
 @sensitive_variables()  # a report of an error would show payers

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from payments_integration import services, wakeup
 from payments_integration.db import sizes
 from payments_integration.exceptions import InvalidState, OutcomeUnknown, PaymentsError
-from payments_integration.models import DueRefresh, EventState, StatusChange
+from payments_integration.models import DueRefresh, EventState, RefreshReason, StatusChange
 from tests.conftest import Receiver
 from tests.fake_provider import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Next, payment, payout, refusal, timeout
 
@@ -110,17 +110,20 @@ def test_nothing_follows_a_creation_that_left_nothing_to_do(fake: Fake, mirrored
     assert not StatusChange.objects.filter(state=EventState.APPLIED).exists()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_") and name != "create_refund"])
-def test_a_creation_wakes_who_calls_the_handlers(fake: Fake, receiver: Receiver, woken: list[str], name: str) -> None:
-    service(name, None)("k1")
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_")])
+def test_a_creation_wakes_who_calls_the_handlers(
+    fake: Fake, mirrored: Any, receiver: Receiver, woken: list[str], name: str
+) -> None:
+    service(name, mirrored)("k1")
     assert woken == ["default"]
     assert StatusChange.objects.filter(state=EventState.APPLIED).exists()
 
 
-def test_a_refund_wakes_who_reads_its_payment(fake: Fake, mirrored: Any, woken: list[str]) -> None:
+def test_no_caller_waits_for_the_read_of_a_refunded_payment(fake: Fake, mirrored: Any, woken: list[str]) -> None:
+    """It was a second request, before the refund had moved anything: its first event has the payment read."""
     service("create_refund", mirrored)("k1")
-    assert woken == ["default"]
-    assert DueRefresh.objects.exists()
+    assert woken == []
+    assert DueRefresh.objects.get().reason == RefreshReason.REFUND_CHANGED
 
 
 @pytest.mark.parametrize("earlier", [1, 3])
