@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         CommitCheck as CommitCheck,
         unknown_if_committed as unknown_if_committed,
     )
-    from payments_integration.outbox.intents import Intent as Intent, PreconditionFailed as PreconditionFailed
+    from payments_integration.outbox.operations import Intent as Intent, PreconditionFailed as PreconditionFailed
     from payments_integration.outbox.recovery import (
         bring_up_to_date as bring_up_to_date,
         due_operations as due_operations,

@@ -32,7 +32,7 @@ from payments_integration.outbox import (
     sending,
 )
 from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
-from payments_integration.outbox.intents import Intent, PreconditionFailed
+from payments_integration.outbox.operations import Intent, PreconditionFailed
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import Json
 

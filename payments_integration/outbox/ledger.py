@@ -35,7 +35,7 @@ from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.models.operations import operation_id_for
 from payments_integration.outbox import claiming, operations
 from payments_integration.outbox.commit_check import CommitCheck
-from payments_integration.outbox.intents import Intent, Precondition
+from payments_integration.outbox.operations import Intent, Precondition
 from payments_integration.signals import Reason, cause
 
 #: Fields of the payer that differ from one attempt of the same intent to the next.

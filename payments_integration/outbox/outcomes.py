@@ -31,7 +31,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import claiming, ledger, operations
 from payments_integration.outbox.claiming import Claim
-from payments_integration.outbox.intents import Intent
+from payments_integration.outbox.operations import Intent
 from payments_integration.projection import Snapshot
 from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason

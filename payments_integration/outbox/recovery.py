@@ -23,7 +23,7 @@ from payments_integration.exceptions import NoAnswer, PagingError, ProviderError
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import claiming, ledger, look_ups, outcomes, repeats, sending
 from payments_integration.outbox.claiming import Claim
-from payments_integration.outbox.intents import Precondition
+from payments_integration.outbox.operations import Precondition
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.sync import get_client

@@ -30,7 +30,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.commit_check import CommitCheck
-from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.outbox.operations import Intent, Precondition, PreconditionFailed
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching

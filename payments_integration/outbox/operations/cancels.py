@@ -12,8 +12,15 @@ from payments_integration import sync
 from payments_integration.client import Answer, Client
 from payments_integration.exceptions import NotFound
 from payments_integration.models import Operation
-from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.outbox.operations.base import Change, Finding, Happened, Unclear
+from payments_integration.outbox.operations.base import (
+    Change,
+    Finding,
+    Happened,
+    Intent,
+    Precondition,
+    PreconditionFailed,
+    Unclear,
+)
 
 
 class Cancel(Change):

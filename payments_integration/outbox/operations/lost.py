@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from payments_integration import projection
 from payments_integration.models import Operation
-from payments_integration.outbox.intents import Intent
+from payments_integration.outbox.operations.base import Intent
 
 #: The provider knows the key of a younger object (24 hours, spec, "Limits").
 KEY_IS_KNOWN = timedelta(hours=23)

@@ -16,10 +16,12 @@ from payments_integration.client import Client
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, VOID_PAYOUT_STATUSES, Kind
 from payments_integration.models import Balance, Operation, OperationState, Payout
 from payments_integration.money import format_money
-from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.outbox.operations.base import (
     Candidates,
     Creation,
+    Intent,
+    Precondition,
+    PreconditionFailed,
     asked_late,
     reaches_approval_limit,
 )

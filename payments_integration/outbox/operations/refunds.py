@@ -23,8 +23,14 @@ from payments_integration.models import (
     refundable_rest,
     sent_refund_operations,
 )
-from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.outbox.operations.base import Candidates, Creation, reaches_approval_limit
+from payments_integration.outbox.operations.base import (
+    Candidates,
+    Creation,
+    Intent,
+    Precondition,
+    PreconditionFailed,
+    reaches_approval_limit,
+)
 from payments_integration.outbox.operations.lost import IS_OURS, not_ours
 
 _REFUNDS = Refund.objects.filter(account=OuterRef("account"), payment_id=OuterRef("pk"))

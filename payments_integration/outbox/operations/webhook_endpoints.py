@@ -13,12 +13,12 @@ from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
 from payments_integration.exceptions import ProviderError
 from payments_integration.models import Operation, OperationState, WebhookEndpoint
-from payments_integration.outbox.intents import Intent
 from payments_integration.outbox.operations.base import (
     Candidates,
     Change,
     Creation,
     Happened,
+    Intent,
     ProviderCall,
     Unclear,
     sent_since,

@@ -14,7 +14,7 @@ from payments_integration import services
 from payments_integration.exceptions import ApiError, OutcomeUnknown
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.outbox import recovery
-from payments_integration.outbox.intents import Precondition
+from payments_integration.outbox.operations import Precondition
 from payments_integration.outbox.operations.refunds import WithinRest
 from tests.fake_provider import Fake, Lost, only_operation, payment, refusal, timeout
 

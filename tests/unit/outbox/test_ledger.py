@@ -25,7 +25,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState, Payment, deletion_allowed
 from payments_integration.outbox import ledger
-from payments_integration.outbox.intents import Intent, PreconditionFailed
+from payments_integration.outbox.operations import Intent, PreconditionFailed
 from payments_integration.outbox.operations.refunds import WithinRest
 from payments_integration.signals import dispatching
 from tests.fake_provider import (
