@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         is_requester as is_requester,
         reject as reject,
     )
-    from payments_integration.outbox.commit_check import (
+    from payments_integration.outbox.ledger import (
         CommitCheck as CommitCheck,
         unknown_if_committed as unknown_if_committed,
     )

@@ -22,16 +22,16 @@ from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import (
-    claiming,
     ledger,
     look_ups,
     operations,
+    outcomes,
     recovery,
     repeats,
     resolution,
     sending,
 )
-from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
+from payments_integration.outbox.ledger import CommitCheck, unknown_if_committed
 from payments_integration.outbox.operations import Intent, PreconditionFailed
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import Json
@@ -114,7 +114,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
             # Raised after the check: if another worker sent the operation, its state is the better message.
             raise failure
         # Claim it in the commit that approves it: if this process dies, it is resumed under the same key.
-        fields = claiming.sending_fields(row, token, latest)
+        fields = ledger.sending_fields(row, token, latest)
         approval = {"approved_by": who, "approved_at": fields["last_sent_at"]}
         fields |= approval | {"note": row.with_note(note)}
         for name, value in fields.items():
@@ -133,7 +133,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, who: str) -> Any:
     """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
-    claim = claiming.claim_to_resolve(operation, (_WAITS,))
+    claim = outcomes.claim_to_resolve(operation, (_WAITS,))
     if claim is None:
         operation.refresh_from_db()
         _refuse_settled(operation)
@@ -142,7 +142,7 @@ def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, wh
         # It still waits: a person who does not approve must not be able to send it.
         claim.release(state=_WAITS, next_attempt_at=None)
         resolution.refuse(_("The object belongs to another operation."))
-    return ledger.result(operation)
+    return outcomes.result(operation)
 
 
 def reject(operation: Operation | str, actor: object, comment: str) -> Operation:

@@ -1,4 +1,9 @@
-"""Keep every operation: committed before it is sent, unique by (account, key), never deleted."""
+"""Keep every operation: committed before it is sent, unique by (account, key), never deleted.
+
+An exception can come at any line: a lost connection, a time limit, another app's hook. The caller must never read "not
+executed" while the ledger holds the operation. From the moment at which it may be committed, each exception leads to a
+look into the ledger: ``unknown_if_committed``, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +12,136 @@ import dataclasses
 import hashlib
 import json
 import uuid
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas, sync
+from payments_integration import conf, schemas
 from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db import statements
-from payments_integration.db.claims import new_token
+from payments_integration.db.claims import Claims, new_token
+from payments_integration.db.reconnecting import discard, fresh_connection, is_in_memory
 from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable
 from payments_integration.exceptions import (
+    INTERRUPTIONS,
     ApprovalRequired,
     IdempotencyMismatch,
-    OperationClosed,
     OutcomeUnknown,
-    PaymentsError,
-    closing_error,
-    provider_error,
 )
-from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.models import Operation, OperationState
 from payments_integration.models.operations import operation_id_for
-from payments_integration.outbox import claiming, operations
-from payments_integration.outbox.commit_check import CommitCheck
+from payments_integration.outbox import operations
 from payments_integration.outbox.operations import Intent, Precondition
 from payments_integration.signals import Reason, cause
 
+T = TypeVar("T")
+
+#: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
+CLAIM_MARGIN = 30.0
 #: Fields of the payer that differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
+#: In these states an error means what it says.
+_WITHOUT_EFFECT = (OperationState.REJECTED, OperationState.CLOSED)
+
+#: ``look(using, waits)``: the operation as the ledger has it. ``waits``: wait for a commit that is under way.
+Look = Callable[[str, bool], Operation | None]
+
+
+class CommitCheck:
+    """What one call may have committed, and how to ask the ledger for it after an exception."""
+
+    def __init__(self) -> None:
+        self._using = ledger_database()
+        #: A test case has a transaction around the call. Only this connection sees what is in it.
+        self._is_test_case = connections[self._using].in_atomic_block
+        #: The operation that may be committed.
+        self._operation: Operation | None = None
+        #: Asks the database if the operation is committed; None: it is.
+        self._look: Look | None = None
+
+    def expect_insert(self, operation: Operation) -> None:
+        """Call before the operation is written for the first time."""
+        self._operation, self._look = operation, partial(_inserted, operation)
+
+    def expect_update(self, operation: Operation, **written: Any) -> None:
+        """Call before a recorded operation is written. ``written`` holds values that only this call writes."""
+        self._operation, self._look = operation, partial(_changed, operation, written)
+
+    def note_committed(self, operation: Operation) -> None:
+        """Note that the ledger has this operation of the call."""
+        self._operation, self._look = operation, None
+
+    def operation_in_doubt(self) -> Operation | None:
+        """Return the call's operation after an exception, if the ledger has it or does not answer.
+
+        Returns None if it ended without effect. Rolls back first what is open on the connection.
+        """
+        operation = self._operation
+        if operation is None or operation.state in _WITHOUT_EFFECT:
+            return None
+        try:
+            if not self._is_test_case:
+                discard(self._using)
+            if self._look is None:
+                return operation
+            is_shared = self._is_test_case or is_in_memory(self._using)
+            with nullcontext() if is_shared else fresh_connection(self._using):
+                found = self._look(self._using, not is_shared and _locks_rows(self._using))
+        except INTERRUPTIONS:
+            raise
+        except BaseException:
+            return operation  # no answer
+        return None if found is None or found.state in _WITHOUT_EFFECT else found
+
+
+@sensitive_variables()
+def unknown_if_committed(run: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of ``run(*arguments, check)``. Raise OutcomeUnknown if its operation is committed.
+
+    Any other error means "not executed". Interruptions are raised again, and the outcome is open.
+    """
+    check = CommitCheck()
+    try:
+        return run(*arguments, check)
+    except (OutcomeUnknown, ApprovalRequired, *INTERRUPTIONS):
+        raise
+    except BaseException as error:
+        operation = check.operation_in_doubt()
+        if operation is None:
+            raise
+        raise OutcomeUnknown(operation, error) from error
+
+
+def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None:
+    if waits:
+        # An INSERT waits for a commit that is under way, a read does not. The INSERT is rolled back.
+        try:
+            if statements.insert_if_free(operation, using=using):
+                return None
+        except IntegrityError:
+            pass  # MariaDB
+    rows = Operation.objects.using(using).filter(account=operation.account)
+    return rows.filter(idempotency_key=operation.idempotency_key).first()
+
+
+def _changed(operation: Operation, written: dict[str, Any], using: str, waits: bool) -> Operation | None:
+    rows = Operation.objects.using(using).filter(pk=operation.pk, **written)
+    return (rows.select_for_update() if waits else rows).first()
+
+
+def _locks_rows(using: str) -> bool:
+    return bool(connections[using].features.has_select_for_update)
 
 
 def find(intent: Intent) -> Operation | None:
@@ -125,7 +227,7 @@ def record(
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
         elif not deferred:
-            fields = claiming.sending_fields(operation, new_token(), latest)
+            fields = sending_fields(operation, new_token(), latest)
             if known is not None and reopenable is not None and reopenable.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
@@ -164,7 +266,7 @@ def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCh
     Returns None if another call with this key was faster.
     """
     operation = _build(intent, deferred=False)
-    _set(operation, claiming.sending_fields(operation, new_token(), latest))
+    _set(operation, sending_fields(operation, new_token(), latest))
     check.expect_insert(operation)
     try:
         insert_and_commit(operation, using=ledger_database())
@@ -172,6 +274,42 @@ def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCh
         return None
     check.note_committed(operation)
     return operation
+
+
+def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None = None) -> dict[str, Any]:
+    """Return the fields to commit before a request leaves. ``latest`` is the provider's latest answer."""
+    now = timezone.now()
+    fields: dict[str, Any] = {
+        **claim_fields(operation, token),
+        "state": OperationState.UNKNOWN,
+        "may_have_run": True,
+        "last_sent_at": now,
+    }
+    if not operation.may_have_run:
+        # An attempt that was certainly not executed does not count: the provider does not know its key.
+        fields |= {
+            "first_sent_at": now,
+            "sent_after": latest.date if latest is not None else None,
+            "sent_to": conf.fingerprint(operation.account),
+        }
+    return fields
+
+
+def claim_fields(operation: Operation, token: str) -> dict[str, Any]:
+    """Return the fields of a claim."""
+    claimed = claims().values(token)
+    # If this process dies, the operation is due again when the claim ends.
+    return {**claimed, "attempts": operation.attempts + 1, "next_attempt_at": claimed["claimed_until"]}
+
+
+def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operation]:
+    """Match the operation's row if it is unchanged since the read, unclaimed, and in one of these states."""
+    return Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states, attempts=operation.attempts)
+
+
+def claims() -> Claims:
+    """Return how operations are claimed."""
+    return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
 
 
 def _set(operation: Operation, values: dict[str, Any]) -> None:
@@ -184,42 +322,6 @@ def log_ids(operation: Operation) -> dict[str, str]:
     return {"account": operation.account, "operation_id": operation.pk}
 
 
-def outcome_of(operation: Operation) -> Any:
-    """Return or raise what a call with the key of a recorded operation should. Sends nothing.
-
-    DONE: the mirror row as it is now; OutcomeUnknown if the row was deleted and cannot be read again. REJECTED: the
-    same error. CLOSED: OperationClosed, or the same error if its key is free. In any other state the outcome is open:
-    OutcomeUnknown or ApprovalRequired.
-    """
-    if operation.state == OperationState.DONE:
-        return result(operation)
-    if operation.state == OperationState.REJECTED:
-        raise provider_error(operation.error or {})
-    if operation.has_free_key:
-        raise closing_error(operation.error or {})
-    if operation.state == OperationState.CLOSED:
-        raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
-    if operation.state == OperationState.AWAITING_APPROVAL:
-        raise ApprovalRequired(operation)
-    raise OutcomeUnknown(operation)
-
-
-def result(operation: Operation) -> Any:
-    """Return the mirror row that a finished operation made or changed; None for a deletion."""
-    call = operations.get(operation.operation)
-    if call is not None and not call.leaves_object:
-        return None
-    row = MIRRORS[operation.result_kind]._default_manager.filter(pk=operation.result_id).first()
-    if row is not None:
-        return row
-    # This app never deletes rows. A row that was deleted by hand is read again.
-    try:
-        return sync.read(operation.result_kind, operation.account, operation.result_id)
-    except (PaymentsError, schemas.WireError) as error:
-        # It happened. Any other error would say that it did not, and the caller would ask again.
-        raise OutcomeUnknown(operation, error) from error
-
-
 @dataclass(frozen=True, slots=True)
 class Reopenable:
     """An operation whose key is free, to be sent again."""
@@ -230,23 +332,8 @@ class Reopenable:
     key_is_known: bool
 
 
-def with_key_of_cause(intent: Intent) -> Intent:
-    """Return the intent with a key that is the same when the receivers that ask for it run again, if it has none."""
-    because = cause()
-    if because is None or intent.idempotency_key:
-        return intent
-    using = ledger_database()
-    is_recorded = partial(_is_recorded, using)
-    key = because.key(_arguments_hash(intent), connections[using], is_recorded)
-    return dataclasses.replace(intent, idempotency_key=key)
-
-
-def _is_recorded(using: str, key: str) -> bool:
-    return statements.is_there(Operation, using, idempotency_key=key)
-
-
 def is_same_call(operation: Operation, intent: Intent) -> bool:
-    return (operation.operation, operation.arguments_hash) == (intent.operation, _arguments_hash(intent))
+    return (operation.operation, operation.arguments_hash) == (intent.operation, arguments_hash(intent))
 
 
 def _for_known(intent: Intent, known: Operation, *, is_same: bool) -> Intent:
@@ -284,7 +371,7 @@ def _write_reopened(known: Operation, operation: Operation, check: CommitCheck) 
     # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
     mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}
     check.expect_update(operation, **mark)
-    as_read = claiming.unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
+    as_read = unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
     columns = [field.attname for field in operation._meta.concrete_fields if not field.primary_key]
     return bool(as_read.update(**{name: getattr(operation, name) for name in columns}))
 
@@ -298,7 +385,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,
-        arguments_hash=_arguments_hash(intent),
+        arguments_hash=arguments_hash(intent),
         target_id=intent.target_id,
         amount=intent.amount,
         currency=intent.currency,
@@ -320,7 +407,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
     return operation
 
 
-def _arguments_hash(intent: Intent) -> str:
+def arguments_hash(intent: Intent) -> str:
     """Return a hash of operation and arguments, without the payer's ip and device_id. A repeated call must match."""
     compared = dict(intent.arguments)
     payer = {name: value for name, value in compared.pop("payer", {}).items() if name not in _NOT_COMPARED}

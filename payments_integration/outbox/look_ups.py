@@ -17,8 +17,8 @@ from payments_integration import wakeup
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
-from payments_integration.outbox import claiming, operations, outcomes
-from payments_integration.outbox.claiming import Claim
+from payments_integration.outbox import operations, outcomes
+from payments_integration.outbox.outcomes import Claim
 from payments_integration.sync import get_client
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
@@ -108,7 +108,7 @@ def link_if_found(operation: Operation) -> None:
     Its key is still valid, so an object that may have been made before the request left is not linked.
     """
     as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
-    claim = claiming.claim_to_resolve(operation, (OperationState.UNKNOWN,))
+    claim = outcomes.claim_to_resolve(operation, (OperationState.UNKNOWN,))
     if claim is None:
         return
     with suppress(ClaimLost):

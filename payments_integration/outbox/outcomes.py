@@ -1,13 +1,16 @@
-"""Write what became of an operation.
+"""Claim an operation, and write what became of it under that claim.
 
-Each outcome is one transaction, and only the holder of the claim writes it. A function has the name of the state that
-it writes (``OperationState``); ``link`` and ``happened`` write done.
+A worker claims an operation before it sends or resolves it. Each outcome is one transaction, and only the holder of
+the claim writes it. A function has the name of the state that it writes (``OperationState``); ``link`` and
+``happened`` write done.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -16,21 +19,27 @@ from django.utils import timezone
 
 from payments_integration import projection, schemas, sync
 from payments_integration.attention import call_attention
-from payments_integration.client import Answer
+from payments_integration.client import Answer, LatestAnswer
+from payments_integration.db.claims import ClaimLost, Claims, new_token
 from payments_integration.db.statements import lock_row
-from payments_integration.db.transactions import first_run, ledger_database, repeatable
+from payments_integration.db.transactions import first_run, ledger_database, repeatable, updated, updated_row
 from payments_integration.exceptions import (
+    ApprovalRequired,
     NoAnswer,
+    OperationClosed,
+    OutcomeUnknown,
     PagingError,
+    PaymentsError,
     ProviderError,
     RateLimited,
     UnsendableRequest,
+    closing_error,
     nothing_sent,
+    provider_error,
     request_id_of,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
-from payments_integration.outbox import claiming, ledger, operations
-from payments_integration.outbox.claiming import Claim
+from payments_integration.outbox import ledger, operations
 from payments_integration.outbox.operations import Intent
 from payments_integration.projection import Snapshot
 from payments_integration.runtime.logs import get_logger
@@ -45,6 +54,69 @@ LONGEST_DELAY = MAX_DELAY * 1.2
 #: A deferred call that waits this long is reported.
 QUIET_FOR = timedelta(minutes=5)
 _KEPT_REQUEST_IDS = 20
+#: The values of an operation that no worker has.
+RELEASED = Claims(timedelta()).free_values()
+
+
+class ClaimTooShort(ClaimLost):
+    """The claim is too short for a request, so nothing was sent. Another worker takes the operation over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to send or resolve one operation, until the claim ends."""
+
+    operation: Operation
+    token: str
+    #: An earlier attempt may have been executed. Then a refusal now proves nothing, and an answer may be old.
+    earlier_may_have_run: bool
+    #: When it was claimed, on a clock that cannot be set. The function is looked up, because freezegun replaces it.
+    since: float = field(default_factory=lambda: time.monotonic(), compare=False)  # noqa: PLW0108
+    length: timedelta = field(default_factory=lambda: ledger.claims().length, compare=False)
+
+    def ensure_time(self, wait: float) -> None:
+        """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.
+
+        A process may be stopped between its claim and its request for any length of time.
+        """
+        self.ensure_lasts(self.length.total_seconds() - ledger.CLAIM_MARGIN + wait)
+
+    def ensure_lasts(self, seconds: float) -> None:
+        """Raise ClaimTooShort unless the claim lasts this many seconds more, by either clock."""
+        until = self.operation.claimed_until
+        if until is None or timezone.now() + timedelta(seconds=seconds) > until:
+            raise ClaimTooShort
+        if time.monotonic() - self.since > self.length.total_seconds() - seconds:
+            raise ClaimTooShort
+
+    def release(self, **values: Any) -> None:
+        """Write an outcome and end the claim, in one statement. Raises ClaimLost."""
+        where = {"id": self.operation.pk, "claim_token": self.token}
+        if not updated_row(Operation, where=where, values=RELEASED | values):
+            raise ClaimLost("another worker has taken this operation")
+
+
+def claim_to_send(operation: Operation, states: Collection[str], latest: LatestAnswer | None = None) -> Claim | None:
+    """Claim the operation for sending if it is as it was read. Returns None if another worker was faster.
+
+    ``latest`` is the provider's latest answer, for a first attempt.
+    """
+    return _take(operation, states, ledger.sending_fields(operation, new_token(), latest))
+
+
+def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | None:
+    """Claim the operation without sending it. Returns None if another worker was faster."""
+    return _take(operation, states, ledger.claim_fields(operation, new_token()))
+
+
+def _take(operation: Operation, states: Collection[str], fields: dict[str, Any]) -> Claim | None:
+    may_have_run = operation.may_have_run
+    as_read = ledger.unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
+    if not updated(as_read, **fields):
+        return None
+    for name, value in fields.items():
+        setattr(operation, name, value)
+    return Claim(operation, fields["claim_token"], may_have_run)
 
 
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> tuple[Any, bool]:
@@ -198,6 +270,42 @@ def late(claim: Claim) -> None:
     _record(operations.of(claim.operation).after_late_attempt(claim.operation))
 
 
+def outcome_of(operation: Operation) -> Any:
+    """Return or raise what a call with the key of a recorded operation should. Sends nothing.
+
+    DONE: the mirror row as it is now; OutcomeUnknown if the row was deleted and cannot be read again. REJECTED: the
+    same error. CLOSED: OperationClosed, or the same error if its key is free. In any other state the outcome is open:
+    OutcomeUnknown or ApprovalRequired.
+    """
+    if operation.state == OperationState.DONE:
+        return result(operation)
+    if operation.state == OperationState.REJECTED:
+        raise provider_error(operation.error or {})
+    if operation.has_free_key:
+        raise closing_error(operation.error or {})
+    if operation.state == OperationState.CLOSED:
+        raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
+    if operation.state == OperationState.AWAITING_APPROVAL:
+        raise ApprovalRequired(operation)
+    raise OutcomeUnknown(operation)
+
+
+def result(operation: Operation) -> Any:
+    """Return the mirror row that a finished operation made or changed; None for a deletion."""
+    call = operations.get(operation.operation)
+    if call is not None and not call.leaves_object:
+        return None
+    row = MIRRORS[operation.result_kind]._default_manager.filter(pk=operation.result_id).first()
+    if row is not None:
+        return row
+    # This app never deletes rows. A row that was deleted by hand is read again.
+    try:
+        return sync.read(operation.result_kind, operation.account, operation.result_id)
+    except (PaymentsError, schemas.WireError) as error:
+        # It happened. Any other error would say that it did not, and the caller would ask again.
+        raise OutcomeUnknown(operation, error) from error
+
+
 def _write_answer(claim: Claim, answer: Answer[Any], before: Snapshot, *, is_new: bool) -> Any:
     operation = claim.operation
     if claim.earlier_may_have_run:
@@ -259,7 +367,7 @@ def _settle(claim: Claim, outcome: dict[str, Any], then: Callable[[], Any] = lam
     about = ledger.log_ids(claim.operation)
     result = repeatable(close, using=ledger_database(), durable=True, about=about)
     # As committed. Only the holder of the claim writes it, so there is nothing to read again.
-    for name, value in (outcome | claiming.RELEASED).items():
+    for name, value in (outcome | RELEASED).items():
         setattr(claim.operation, name, value)
     return result
 

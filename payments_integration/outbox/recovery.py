@@ -21,9 +21,9 @@ from payments_integration.db.claims import ClaimLost, expired
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import claiming, ledger, look_ups, outcomes, repeats, sending
-from payments_integration.outbox.claiming import Claim
+from payments_integration.outbox import ledger, look_ups, outcomes, repeats, sending
 from payments_integration.outbox.operations import Precondition
+from payments_integration.outbox.outcomes import Claim
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.sync import get_client
@@ -83,7 +83,7 @@ def resume_operations(
 def due_operations() -> QuerySet[Operation]:
     """Return the operations of all accounts that a worker should resume now."""
     now = timezone.now()
-    due = Operation.objects.filter(claiming.claims().free(now=now), _due(now), state__in=RESUMABLE)
+    due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
     # One deploy may lack an account by mistake: a person decides only if the next ones lack it too.
     due = due.filter(Q(account__in=conf.aliases()) | Q(created_at__lt=now - SEND_WITHIN))
     # Their operations wait while the account's API key may be of another project.
@@ -110,7 +110,7 @@ def resume(operation: Operation) -> bool:
 
 def _without_sending(operation: Operation, states: Collection[str], write: Callable[[Claim], None]) -> bool:
     """Claim the operation and write an outcome without sending it. Returns False if another worker holds it."""
-    claim = claiming.claim_to_resolve(operation, states)
+    claim = outcomes.claim_to_resolve(operation, states)
     if claim is not None:
         write(claim)
     return claim is not None
@@ -133,7 +133,7 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
         verdict = look_ups.Verdict(f"what was found cannot be read: {error}")
     if verdict is not None:
         return _without_sending(operation, states, partial(look_ups.write_verdict, verdict=verdict))
-    claim = claiming.claim_to_send(operation, states, latest)
+    claim = outcomes.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
             sending.attempt(claim, get_client(operation.account), max_wait=sync.WORKER_WAIT)
@@ -155,7 +155,7 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable
     verdict = repeats.find_result(operation)
     if verdict is None:
         return ledger.Reopenable(operation, key_is_known=False)
-    claim = claiming.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
+    claim = outcomes.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
         message = _("This may have been executed before: %(why)s. If it was not, use another key.")
         raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
@@ -190,7 +190,7 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
 
 
 def _is_held(operation: Operation) -> bool:
-    return not Operation.objects.filter(claiming.claims().free(), pk=operation.pk).exists()
+    return not Operation.objects.filter(ledger.claims().free(), pk=operation.pk).exists()
 
 
 def _due(now: datetime) -> Q:
@@ -225,7 +225,7 @@ def _failed(operation: Operation, error: Exception) -> str:
     since = operation.first_sent_at or operation.created_at
     if operation.state not in RESUMABLE or timezone.now() - since <= look_ups.GIVE_UP_AFTER:
         return "failed"
-    claim = claiming.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
+    claim = Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
     try:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")

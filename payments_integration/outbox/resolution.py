@@ -21,7 +21,7 @@ from payments_integration.db.transactions import refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.outbox import claiming, look_ups, operations, outcomes, repeats, sending
+from payments_integration.outbox import ledger, look_ups, operations, outcomes, repeats, sending
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator, is_object_id
 
@@ -55,7 +55,7 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     who = _name(actor)
     check_account(operation)
     _check_sent(operation)
-    with _claimed(operation, claiming.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
+    with _claimed(operation, outcomes.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
         look_ups.resolve_by_reading(claim)
     return operation
 
@@ -99,7 +99,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
         if verdict is not None:
             return _link_instead_of_sending(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state
-    found = claiming.claim_to_send(operation, _SENDABLE, latest)
+    found = outcomes.claim_to_send(operation, _SENDABLE, latest)
     with _claimed(operation, found, who and f"{who} sends it again") as claim:
         try:
             sending.attempt(claim, get_client(operation.account), max_wait=sync.WORKER_WAIT)
@@ -135,7 +135,7 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
         _refuse_if_it_happened(operation)
     note = operation.with_note(f"{who} closed it as never happened: {comment}")
     closing = {"state": OperationState.CLOSED, "closed_at": timezone.now(), "next_attempt_at": None, "note": note}
-    if not updated(claiming.unclaimed(operation, _CLOSABLE), **closing):
+    if not updated(ledger.unclaimed(operation, _CLOSABLE), **closing):
         refuse(_("It is not waiting for a person, or somebody is working on it now."))
     operation.refresh_from_db()
     return operation
@@ -172,7 +172,7 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
     others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
     note = operation.with_note(f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
     at_rest = Q(may_have_run=False) | Q(state=OperationState.NEEDS_PERSON)
-    rows = claiming.unclaimed(operation, OPEN_OPERATION_STATES).filter(at_rest)
+    rows = ledger.unclaimed(operation, OPEN_OPERATION_STATES).filter(at_rest)
     if not call.creates or not updated(rows, other_objects=others, note=note):
         refuse(_("It may have been sent, or somebody is working on it now."))
     operation.refresh_from_db()
@@ -240,7 +240,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         refuse(_("The object has another amount, currency, payment or reference."))
     if not call.is_in_effect(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
-    with _claimed(operation, claiming.claim_to_resolve(operation, states)) as claim:
+    with _claimed(operation, outcomes.claim_to_resolve(operation, states)) as claim:
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
             outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
             refuse(_("The object belongs to another operation."))
@@ -292,7 +292,7 @@ def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> 
 def _link_instead_of_sending(operation: Operation, verdict: look_ups.Verdict, note: str) -> Operation:
     """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
-    with _claimed(operation, claiming.claim_to_resolve(operation, _SENDABLE), note) as claim:
+    with _claimed(operation, outcomes.claim_to_resolve(operation, _SENDABLE), note) as claim:
         look_ups.write_verdict(claim, verdict)
     return operation
 
@@ -396,7 +396,7 @@ def _has_conflict(operation: Operation) -> bool:
 
 
 @contextmanager
-def _claimed(operation: Operation, claim: claiming.Claim | None, note: str = "") -> Iterator[claiming.Claim]:
+def _claimed(operation: Operation, claim: outcomes.Claim | None, note: str = "") -> Iterator[outcomes.Claim]:
     """Act under this claim, and note who acts. Refuse with a message if another worker has the operation."""
     if claim is None:
         state = operation.get_state_display()

@@ -29,8 +29,8 @@ from payments_integration.exceptions import (
     not_connected,
 )
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.claiming import Claim, ClaimTooShort
+from payments_integration.outbox import operations, outcomes
+from payments_integration.outbox.outcomes import Claim, ClaimTooShort
 from payments_integration.sync import get_client
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
@@ -68,7 +68,7 @@ def send_now(operation: Operation, client: Client) -> Any:
     """Send an operation that was just recorded and claimed, while the caller waits. Returns the mirror row.
 
     Raises the ProviderError of a refusal, and NoAnswer if there was no connection. Any other error, such as one
-    between sending and saving, leaves the outcome open, and ``commit_check`` turns it into OutcomeUnknown. The
+    between sending and saving, leaves the outcome open, and ``ledger`` turns it into OutcomeUnknown. The
     operation is resumed when the claim has ended.
     """
     # The commit that recorded the operation also claimed it.
@@ -80,7 +80,7 @@ def send_now(operation: Operation, client: Client) -> Any:
     except ClaimLost:
         # It outlasted the claim, and another worker took over. That worker's outcome is the answer.
         operation.refresh_from_db()
-        return ledger.outcome_of(operation)
+        return outcomes.outcome_of(operation)
     if operation.state == OperationState.DONE:
         return sent.row
     if isinstance(sent.error, UnsendableRequest):

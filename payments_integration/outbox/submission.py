@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, wakeup
 from payments_integration.client import Client
+from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import (
     in_transaction,
@@ -28,12 +30,12 @@ from payments_integration.exceptions import (
     RateLimited,
 )
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, recovery, sending
-from payments_integration.outbox.commit_check import CommitCheck
+from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.outbox.ledger import CommitCheck
 from payments_integration.outbox.operations import Intent, Precondition, PreconditionFailed
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
-from payments_integration.signals import is_dispatching
+from payments_integration.signals import cause, is_dispatching
 from payments_integration.sync import get_client, require_same_key
 
 logger = get_logger(__name__)
@@ -48,7 +50,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
     known = None if intent.key_is_new else ledger.find(intent)
     if known is not None and not known.has_free_key:
         check.note_committed(known)
-        return ledger.outcome_of(known)
+        return outcomes.outcome_of(known)
     client = get_client(intent.account)  # a wrong setting raises here, before anything is recorded
     reopenable = None
     if known is not None:
@@ -56,23 +58,23 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
         if reopenable is None:
             known = ledger.find(intent) or known  # raises if it was executed for other arguments
             check.note_committed(known)
-            return ledger.outcome_of(known)
+            return outcomes.outcome_of(known)
     call = operations.CALLS[intent.operation]
     if call.may_be_a_repeat(intent):
         # A worker looks before it sends (``repeats``).
-        return ledger.outcome_of(submit_later(intent, check))
+        return outcomes.outcome_of(submit_later(intent, check))
     precondition = call.precondition(intent)
     operation, is_new = _recorded(
         intent, precondition, client=client, may_read=True, reopenable=reopenable, check=check
     )
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
-        return ledger.outcome_of(operation)
+        return outcomes.outcome_of(operation)
     return sending.send_now(operation, client)
 
 
 def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
-    intent = ledger.with_key_of_cause(intent)
+    intent = _with_key_of_cause(intent)
     conf.account(intent.account)
     require_same_key(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)
@@ -100,6 +102,20 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
         elif not caller_commits:
             transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)
     return operation
+
+
+def _with_key_of_cause(intent: Intent) -> Intent:
+    """Return the intent with a key that is the same when the receivers that ask for it run again, if it has none."""
+    because = cause()
+    if because is None or intent.idempotency_key:
+        return intent
+    using = ledger_database()
+
+    def is_recorded(key: str) -> bool:
+        return statements.is_there(Operation, using, idempotency_key=key)
+
+    key = because.key(ledger.arguments_hash(intent), connections[using], is_recorded)
+    return replace(intent, idempotency_key=key)
 
 
 @sensitive_variables()

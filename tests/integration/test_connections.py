@@ -23,7 +23,7 @@ from payments_integration import services
 from payments_integration.client import connections, resolver
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Operation
-from payments_integration.outbox import claiming
+from payments_integration.outbox import outcomes
 from payments_integration.testing import ProviderSandbox
 from tests.fake_provider import PAYOUT, make_due, only_operation
 from tests.unit.client.authority import Authority
@@ -146,14 +146,14 @@ def test_no_call_leaves_after_its_claim(
 
     # A thread of its own does not see the rows of this test.
     monkeypatch.setattr(resolver, "_Lookup", _AtOnce)
-    monkeypatch.setattr(claiming, "timezone", SimpleNamespace(now=now))
+    monkeypatch.setattr(outcomes, "timezone", SimpleNamespace(now=now))
     with account(BASE_URL=sandbox.url.replace("127.0.0.1", "localhost")):
         services.sync_balances()
         with mock.patch("socket.getaddrinfo", slowly), pytest.raises(PaymentsError):
             services.create_payout(**PAYOUT)
         assert passed
         assert not sandbox.project.payouts
-        monkeypatch.setattr(claiming, "timezone", timezone)
+        monkeypatch.setattr(outcomes, "timezone", timezone)
         make_due()
         assert services.resume_operations() == {"done": 1}
         assert len(sandbox.project.payouts) == 1

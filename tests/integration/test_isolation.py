@@ -26,7 +26,7 @@ from payments_integration.models import (
     Payout,
     StatusChange,
 )
-from payments_integration.outbox import claiming, ledger, outcomes
+from payments_integration.outbox import ledger, outcomes
 from payments_integration.projection import answers, events as projection_events
 from payments_integration.reconciliation import due
 from payments_integration.reconciliation.runs import AlreadyRunning, claimed
@@ -205,7 +205,7 @@ def test_two_operations_are_not_linked_to_one_object(level: str, monkeypatch: py
     monkeypatch.setattr(outcomes, "_is_linked", Once(outcomes._is_linked, wait_for_blocked))
 
     def link(operation: Operation) -> bool:
-        claim = claiming.claim_to_resolve(operation, [OperationState.NEEDS_PERSON])
+        claim = outcomes.claim_to_resolve(operation, [OperationState.NEEDS_PERSON])
         assert claim is not None
         return outcomes.link(claim, "pout_1", "found")
 
@@ -241,7 +241,7 @@ def test_one_of_eight_claims_the_operation(level: str) -> None:
 
     def work() -> bool:
         mine = Operation.objects.get(pk=operation.pk)
-        return claiming.claim_to_send(mine, [OperationState.DUE]) is not None
+        return outcomes.claim_to_send(mine, [OperationState.DUE]) is not None
 
     assert sorted(at_once(*[work] * 8, level=level)) == [False] * 7 + [True]
     assert Operation.objects.get().attempts == 1

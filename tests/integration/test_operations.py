@@ -38,7 +38,7 @@ from payments_integration.models import (
     WebhookEndpoint,
     deletion_allowed,
 )
-from payments_integration.outbox import claiming, ledger, outcomes, sending
+from payments_integration.outbox import ledger, outcomes, sending
 from payments_integration.outbox.operations.payments import CreatePayment
 from payments_integration.outbox.operations.payouts import CreatePayout
 from payments_integration.outbox.operations.webhook_endpoints import RotateWebhookSecret
@@ -296,7 +296,7 @@ def test_an_operation_survives_repeated_kills_while_it_is_resumed(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(claiming.Claim, "release", die)
+        patched.setattr(outcomes.Claim, "release", die)
         with pytest.raises(Killed):
             services.create_payout(**PAYOUT)
         for _ in range(5):

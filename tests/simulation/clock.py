@@ -15,7 +15,7 @@ import time_machine
 
 from payments_integration.client import Client
 from payments_integration.client.requestor import Requestor
-from payments_integration.outbox import claiming, sending
+from payments_integration.outbox import outcomes, sending
 from payments_integration.sandbox import Clock
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -77,11 +77,11 @@ def simulated(truth: Time, sleep: Callable[[float], None], seed: int) -> ExitSta
     for function in (Client.__init__, Requestor.__init__):
         defaults: dict[str, Any] = {"sleep": sleep, "monotonic": truth.monotonic}
         stack.enter_context(mock.patch.object(function, "__kwdefaults__", defaults))
-    claim = claiming.Claim
+    claim = outcomes.Claim
 
-    def claimed(operation: Any, token: str, earlier_may_have_run: bool) -> claiming.Claim:
+    def claimed(operation: Any, token: str, earlier_may_have_run: bool) -> outcomes.Claim:
         return claim(operation, token, earlier_may_have_run, since=truth.monotonic())
 
-    for module in (claiming, sending):
+    for module in (outcomes, sending):
         stack.enter_context(mock.patch.object(module, "Claim", claimed))
     return stack

@@ -83,7 +83,7 @@ _MOVE_AND_READ = """\
         complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
 """
 _AS_READ = """\
-    as_read = unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
+    as_read = ledger.unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
 """
 #: The row under the worker's own claim, and under any claim.
 _OWN, _ANY = "self.row.filter(**{self.claims._token: self.token})", "self.row"
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     _one(
         "an error after the commit reaches the caller",
-        "outbox/commit_check.py",
+        "outbox/ledger.py",
         "        operation = check.operation_in_doubt()\n",
         "        operation = None\n",
     ),
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     _one(
         "a retry has a key of its own",
-        "outbox/claiming.py",
+        "outbox/ledger.py",
         '        "last_sent_at": now,\n',
         '        "last_sent_at": now,\n        **({"idempotency_key": token} if operation.may_have_run else {}),\n',
     ),
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "an operation has no claim",
         (
-            ("outbox/claiming.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
+            ("outbox/outcomes.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
             ("db/claims.py", _OWN, _ANY),
         ),
     ),

@@ -95,9 +95,7 @@ def chosen(moments: list[Moment], offset: int) -> list[Moment]:
     if SAMPLE:
         step = max(1, len(moments) // SAMPLE)
         # Around the check each line counts.
-        border = [
-            moment for moment in moments if moment[0].endswith(("services/service.py", "outbox/commit_check.py"))
-        ]
+        border = [moment for moment in moments if moment[0].endswith(("services/service.py", "outbox/ledger.py"))]
         return sorted({*moments[offset % step :: step], *border})
     first_and_last = {moment[:2]: moment for moment in reversed(moments)}, {moment[:2]: moment for moment in moments}
     return sorted({moment for each in first_and_last for moment in each.values()})

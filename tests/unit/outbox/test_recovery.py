@@ -17,7 +17,7 @@ from payments_integration import conf, projection, services
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import ApiError, NoAnswer, OperationClosed, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import claiming, look_ups, recovery
+from payments_integration.outbox import ledger, look_ups, outcomes, recovery
 from tests.fake_provider import PAYMENT, PAYOUT, Fake, Lost, make_due, only_operation, payout, refusal, timeout
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -157,8 +157,8 @@ def test_a_claim_keeps_others_away_until_it_runs_out(fake: Fake) -> None:
         assert services.resume_operations() == {}
         Operation.objects.update(next_attempt_at=None)
         assert services.resume_operations() == {}, "also when somebody made it due"
-        assert claiming.claim_to_send(operation, recovery.RESUMABLE) is None
-        assert claiming.claim_to_resolve(operation, recovery.RESUMABLE) is None
+        assert outcomes.claim_to_send(operation, recovery.RESUMABLE) is None
+        assert outcomes.claim_to_resolve(operation, recovery.RESUMABLE) is None
         clock.move_to(operation.claimed_until + timedelta(seconds=1))
         assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1
@@ -168,10 +168,10 @@ def test_a_claim_keeps_others_away_until_it_runs_out(fake: Fake) -> None:
 def test_one_of_two_claims_wins(fake: Fake) -> None:
     unknown(fake)
     mine, theirs = only_operation(), only_operation()
-    claim = claiming.claim_to_send(mine, recovery.RESUMABLE)
+    claim = outcomes.claim_to_send(mine, recovery.RESUMABLE)
     assert claim is not None
     assert claim.earlier_may_have_run
-    assert claiming.claim_to_send(theirs, recovery.RESUMABLE) is None
+    assert outcomes.claim_to_send(theirs, recovery.RESUMABLE) is None
 
 
 def test_an_operation_that_changed_since_it_was_read_is_not_claimed(fake: Fake) -> None:
@@ -180,7 +180,7 @@ def test_an_operation_that_changed_since_it_was_read_is_not_claimed(fake: Fake) 
     make_due()
     fake.script = [timeout()]
     services.resume_operations()
-    assert claiming.claim_to_send(old, recovery.RESUMABLE) is None
+    assert outcomes.claim_to_send(old, recovery.RESUMABLE) is None
 
 
 def test_a_pass_keeps_to_its_limit_deadline_and_account(fake: Fake) -> None:
@@ -476,14 +476,14 @@ def test_a_process_that_paused_past_its_claim_sends_nothing(fake: Fake, monkeypa
     with time_machine.travel(START, tick=False) as clock:
 
         def stand_still(*_: Any) -> None:
-            monkeypatch.setattr(claiming.Claim, "ensure_time", ensure_time)
+            monkeypatch.setattr(outcomes.Claim, "ensure_time", ensure_time)
             clock.shift(timedelta(hours=24))
             assert services.resume_operations() == {"needs_person": 1}
             services.mark_never_happened(only_operation(), "ana", "it is not there")
             return ensure_time(*_)
 
-        ensure_time = claiming.Claim.ensure_time
-        monkeypatch.setattr(claiming.Claim, "ensure_time", stand_still)
+        ensure_time = outcomes.Claim.ensure_time
+        monkeypatch.setattr(outcomes.Claim, "ensure_time", stand_still)
         with pytest.raises(OperationClosed):
             services.create_payout(**PAYOUT)
     assert fake.calls == []
@@ -499,16 +499,16 @@ def test_a_process_that_paused_leaves_the_operation_to_the_next(
 
     def stand_still(*_: Any) -> None:
         if set_back:
-            later = time.monotonic() + claiming.CLAIM_MARGIN
-            patched.setattr(claiming.time, "monotonic", lambda: later)
+            later = time.monotonic() + ledger.CLAIM_MARGIN
+            patched.setattr(outcomes.time, "monotonic", lambda: later)
         else:
-            clock.shift(claiming.CLAIM_MARGIN)
+            clock.shift(ledger.CLAIM_MARGIN)
         return ensure_time(*_)
 
-    ensure_time = claiming.Claim.ensure_time
+    ensure_time = outcomes.Claim.ensure_time
     with time_machine.travel(START, tick=False) as clock:
         with monkeypatch.context() as patched:
-            patched.setattr(claiming.Claim, "ensure_time", stand_still)
+            patched.setattr(outcomes.Claim, "ensure_time", stand_still)
             with pytest.raises(OutcomeUnknown):
                 services.create_payout(**PAYOUT)
         assert fake.calls == []
@@ -526,7 +526,7 @@ def test_a_pause_and_a_lost_database_are_an_unknown_outcome(fake: Fake, monkeypa
         monkeypatch.setattr(Operation, "refresh_from_db", gone)
         raise ClaimLost
 
-    monkeypatch.setattr(claiming.Claim, "ensure_time", lost)
+    monkeypatch.setattr(outcomes.Claim, "ensure_time", lost)
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
     assert fake.calls == []
