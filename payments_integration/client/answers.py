@@ -1,12 +1,14 @@
-"""Read 2xx replies strictly (spec, "Resources and their fields"), and define the types that calls return."""
+"""Read replies: their headers, 2xx bodies strictly (spec, "Resources and their fields"), and what calls return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from django.views.decorators.debug import sensitive_variables
@@ -16,10 +18,71 @@ from payments_integration.client import first_item
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer
 
-if TYPE_CHECKING:
-    from payments_integration.client.transport import Reply
-
 T = TypeVar("T")
+
+TOO_LARGE = "the answer is too large"
+_REQUEST_ID_HEADERS = ("X-Request-Id", "Request-Id")
+_MAX_REQUEST_ID = 255
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply of any status, not yet judged.
+
+    ``problem`` is empty if the body arrived whole. Otherwise it says what cut the body short, and ``body`` is empty,
+    or the beginning if the answer is too large.
+    """
+
+    method: str
+    path: str
+    status_code: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    problem: str
+    #: Seconds from before sending until the last byte.
+    duration: float
+    #: The request was sent twice, because its connection was lost before the first byte of an answer.
+    was_repeated: bool = False
+    #: The provider's id of this request; empty if the headers name none.
+    request_id: str = field(default="", init=False)
+    #: The Date header in UTC; None if it is missing or malformed.
+    answered_at: datetime | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.answered_at = http_date(self.headers.get("Date", ""))
+        for name in _REQUEST_ID_HEADERS:
+            value = self.headers.get(name, "")
+            if value and value.isascii() and value.isprintable():
+                self.request_id = value[:_MAX_REQUEST_ID]
+                return
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.problem == TOO_LARGE
+
+    def no_answer(self, why: str) -> NoAnswer:
+        """Return the error for a reply that cannot be used. ``why`` names a place, never a value."""
+        message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
+        error = NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
+        error.was_repeated = self.was_repeated
+        return error
+
+
+def http_date(value: str) -> datetime | None:
+    """Parse an HTTP date (RFC 9110, the form that servers must send) to aware UTC. None for any other text."""
+    if not _HTTP_DATE.fullmatch(value):
+        return None
+    try:
+        return parsedate_to_datetime(value).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def number_in(value: str | None) -> int | None:
+    """Return the number of a header; None if it is missing or malformed."""
+    return int(value) if value is not None and _DIGITS.fullmatch(value) else None
 
 
 @dataclass(frozen=True, slots=True)

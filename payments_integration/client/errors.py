@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
 from payments_integration import schemas
-from payments_integration.client.rate_limit import retry_after
+from payments_integration.client.answers import Reply, http_date, number_in
 from payments_integration.exceptions import (
     PROVIDER_ERRORS,
     ApiError,
@@ -20,10 +20,12 @@ from payments_integration.exceptions import (
     RateLimited,
 )
 
-if TYPE_CHECKING:
-    from payments_integration.client.transport import Reply
-
 TOO_MANY = 429
+#: The longest wait that a header may cause. After it, the next request asks the provider again.
+MAX_WAIT = 60.0
+MIN_RETRY_AFTER = 1.0
+#: For a 429 without a usable Retry-After.
+DEFAULT_RETRY_AFTER = 2.0
 
 #: For an envelope whose ``type`` this version does not know.
 _BY_STATUS: dict[int, type[ProviderError]] = {
@@ -76,7 +78,7 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
         request_id=_clean(body.request_id, _MAX_NAME),
         param=None if body.param is None else _clean(body.param, _MAX_NAME, mask),
         type=_clean(body.type, _MAX_CODE),
-        retry_after=retry_after(reply.headers) if kind is RateLimited else None,
+        retry_after=retry_after(reply) if kind is RateLimited else None,
     )
 
 
@@ -90,6 +92,18 @@ def personal_texts(body: bytes | None) -> tuple[str, ...]:
         return ()
     found = {text for name, text in texts if name in _PERSONAL and len(text) >= _MIN_MASKED}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def retry_after(reply: Reply) -> float:
+    """Return the seconds to wait after a 429: between 1 and 60, even if the header is malformed."""
+    value = reply.headers.get("Retry-After", "").strip()
+    wait: float | None = number_in(value)
+    if wait is None:
+        until = http_date(value)
+        # The provider's own clock if the answer shows it: ours may be wrong.
+        now = reply.answered_at or datetime.now(UTC)
+        wait = DEFAULT_RETRY_AFTER if until is None else (until - now).total_seconds()
+    return min(max(wait, MIN_RETRY_AFTER), MAX_WAIT)
 
 
 def _envelope(reply: Reply) -> schemas.ErrorBody | None:

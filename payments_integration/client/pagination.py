@@ -6,14 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from payments_integration.client.answers import Answer, PageOf, PageUnreadable, Unread
+from payments_integration.client.answers import Answer, PageOf, PageUnreadable, Reply, Unread
 from payments_integration.client.requestor import Requestor
 from payments_integration.exceptions import PagingError
-
-if TYPE_CHECKING:
-    from payments_integration.client.transport import Reply
 
 T = TypeVar("T")
 

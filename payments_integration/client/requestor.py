@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, telemetry
-from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
-from payments_integration.client.rate_limit import Bucket, RateLimiter
+from payments_integration.client.answers import Reply, number_in
+from payments_integration.client.errors import MAX_WAIT, TOO_MANY, error_of, personal_texts
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
 from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from payments_integration.client.connections import Check
-    from payments_integration.client.transport import Reply, Transport
+    from payments_integration.client.transport import Transport
 
 #: An answer that came longer ago than this no longer says what time it is at the provider.
 _LATEST_FOR = 3600.0
@@ -33,7 +34,12 @@ _LATEST_FOR = 3600.0
 INTERACTIVE_WAIT = 10.0
 BACKGROUND_WAIT = 120.0
 
+#: The share of the limit that background calls leave for interactive ones.
+RESERVE = 0.3
 _MAX_ID = 255
+
+#: The provider counts reads (GET) and writes apart.
+Bucket = Literal["read", "write"]
 
 _budget: ContextVar[float | None] = ContextVar("payments_integration_budget", default=None)
 _check: ContextVar[Check | None] = ContextVar("payments_integration_check", default=None)
@@ -70,6 +76,54 @@ def before_sending(check: Check) -> Iterator[None]:
         yield
     finally:
         _check.reset(token)
+
+
+@dataclass(slots=True)
+class Window:
+    """The requests that are left, as the provider last reported."""
+
+    limit: int = 0
+    remaining: int = 0
+    #: The numbers are valid until then, on the monotonic clock.
+    resets_at: float = 0.0
+
+
+class RateLimiter:
+    """Counts the requests that one API key has left, as an answer to this process last said (spec, "Limits").
+
+    Interactive calls use the limit to the end; background calls leave a reserve for them. Thread-safe.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._windows: dict[Bucket, Window] = {"read": Window(), "write": Window()}
+
+    def acquire(self, bucket: Bucket, *, leave_reserve: bool = False) -> float:
+        """Count one request and return 0.0, or return the seconds to wait before asking again."""
+        with self._lock:
+            window = self._windows[bucket]
+            wait = window.resets_at - self._monotonic()
+            if wait <= 0:
+                return 0.0
+            floor = int(window.limit * RESERVE) if leave_reserve else 0
+            if window.remaining <= floor:
+                return wait
+            # Counted before the request leaves, so that two threads do not both take the last one.
+            window.remaining -= 1
+            return 0.0
+
+    def update(self, bucket: Bucket, headers: Mapping[str, str]) -> Window | None:
+        """Store the RateLimit headers of an answer and return them. Malformed headers change nothing."""
+        remaining = number_in(headers.get("RateLimit-Remaining"))
+        reset = number_in(headers.get("RateLimit-Reset"))
+        if remaining is None or reset is None:
+            return None
+        limit = number_in(headers.get("RateLimit-Limit")) or 0
+        with self._lock:
+            window = Window(limit, remaining, self._monotonic() + min(reset, MAX_WAIT))
+            self._windows[bucket] = window
+            return replace(window)  # a copy, because other requests count theirs in it
 
 
 @dataclass(frozen=True, slots=True)

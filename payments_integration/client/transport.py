@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
+from payments_integration.client.answers import TOO_LARGE, Reply
 from payments_integration.client.connections import (
     POOLS,
     Attempt,
@@ -29,7 +29,6 @@ from payments_integration.client.connections import (
     attempts,
     current_attempt,
 )
-from payments_integration.client.rate_limit import http_date
 from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import NoAnswer, nothing_sent
 from payments_integration.runtime.logs import get_logger
@@ -39,52 +38,6 @@ logger = get_logger("payments_integration.client")
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 POOL_SIZE = 32
 _CHUNK = 64 * 1024
-_REQUEST_ID_HEADERS = ("X-Request-Id", "Request-Id")
-_MAX_REQUEST_ID = 255
-_TOO_LARGE = "the answer is too large"
-
-
-@dataclass(slots=True)
-class Reply:
-    """A reply of any status, not yet judged.
-
-    ``problem`` is empty if the body arrived whole. Otherwise it says what cut the body short, and ``body`` is empty,
-    or the beginning if the answer is too large.
-    """
-
-    method: str
-    path: str
-    status_code: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    problem: str
-    #: Seconds from before sending until the last byte.
-    duration: float
-    #: The request was sent twice, because its connection was lost before the first byte of an answer.
-    was_repeated: bool = False
-    #: The provider's id of this request; empty if the headers name none.
-    request_id: str = field(default="", init=False)
-    #: The Date header in UTC; None if it is missing or malformed.
-    answered_at: datetime | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self.answered_at = http_date(self.headers.get("Date", ""))
-        for name in _REQUEST_ID_HEADERS:
-            value = self.headers.get(name, "")
-            if value and value.isascii() and value.isprintable():
-                self.request_id = value[:_MAX_REQUEST_ID]
-                return
-
-    @property
-    def is_too_large(self) -> bool:
-        return self.problem == _TOO_LARGE
-
-    def no_answer(self, why: str) -> NoAnswer:
-        """Return the error for a reply that cannot be used. ``why`` names a place, never a value."""
-        message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
-        error = NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
-        error.was_repeated = self.was_repeated
-        return error
 
 
 class Transport:
@@ -283,7 +236,7 @@ def _read(response: requests.Response) -> tuple[bytes, str]:
         for chunk in response.iter_content(_CHUNK):
             size += len(chunk)
             if size > MAX_ANSWER_BYTES:
-                return b"".join(chunks), _TOO_LARGE
+                return b"".join(chunks), TOO_LARGE
             chunks.append(chunk)
     except (OSError, HTTPError, HTTPException) as error:
         return b"", _name(error)

@@ -17,8 +17,8 @@ from typing import Any
 from requests.structures import CaseInsensitiveDict
 
 from payments_integration import schemas
-from payments_integration.client import answers, errors, rate_limit
-from payments_integration.client.transport import Reply
+from payments_integration.client import answers, errors, requestor
+from payments_integration.client.answers import Reply
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, ProviderError, SignatureError
 from payments_integration.inbox import receiving
@@ -160,8 +160,8 @@ def answer(data: bytes) -> answers.Answer[Any] | None:
         duration=0.1,
     )
     assert reply.request_id.isascii()
-    assert rate_limit.MIN_RETRY_AFTER <= rate_limit.retry_after(reply.headers) <= rate_limit.MAX_WAIT
-    rate_limit.RateLimiter(lambda: 0.0).update("read", reply.headers)
+    assert errors.MIN_RETRY_AFTER <= errors.retry_after(reply) <= errors.MAX_WAIT
+    requestor.RateLimiter(lambda: 0.0).update("read", reply.headers)
     if not 200 <= reply.status_code < 300:
         _assert_printable(errors.error_of(reply))
         return None

@@ -15,7 +15,7 @@ from django.urls import URLResolver
 from django.urls.resolvers import RegexPattern
 
 from payments_integration import conf
-from payments_integration.client.transport import Reply
+from payments_integration.client.answers import Reply
 from payments_integration.exceptions import NoAnswer
 from payments_integration.sandbox import Engine, Fault
 from payments_integration.sandbox.application import URL_PATTERNS

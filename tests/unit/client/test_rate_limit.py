@@ -9,7 +9,7 @@ import responses
 
 from payments_integration import conf
 from payments_integration.client import Client
-from payments_integration.client.rate_limit import RateLimiter
+from payments_integration.client.requestor import RateLimiter
 from payments_integration.exceptions import RateLimited
 from tests.unit.client import samples
 from tests.unit.client.conftest import Clock
