@@ -4,20 +4,7 @@
 operations and pending events kept from being erased.
 """
 
-from payments_integration.erasure.erasers import Eraser, erasers, register
-from payments_integration.erasure.removal import Erased, erase, finish
-from payments_integration.erasure.search import Found, UnknownObject, select
-from payments_integration.erasure.selection import Selection
-
-__all__ = [
-    "Erased",
-    "Eraser",
-    "Found",
-    "Selection",
-    "UnknownObject",
-    "erase",
-    "erasers",
-    "finish",
-    "register",
-    "select",
-]
+from payments_integration.erasure.erasers import Eraser as Eraser, erasers as erasers, register as register
+from payments_integration.erasure.removal import Erased as Erased, erase as erase, finish as finish
+from payments_integration.erasure.search import Found as Found, UnknownObject as UnknownObject, select as select
+from payments_integration.erasure.selection import Selection as Selection

@@ -1,19 +1,16 @@
 """Report what needs attention, and what to do about it. Reads the database; sends and writes nothing."""
 
-from payments_integration.health.details import explain, explain_removed
-from payments_integration.health.examination import examine, format_duration, unreachable
-from payments_integration.health.report import AccountReport, AccountStatistics, Problem, Report, Run, Waiting
-
-__all__ = [
-    "AccountReport",
-    "AccountStatistics",
-    "Problem",
-    "Report",
-    "Run",
-    "Waiting",
-    "examine",
-    "explain",
-    "explain_removed",
-    "format_duration",
-    "unreachable",
-]
+from payments_integration.health.details import explain as explain, explain_removed as explain_removed
+from payments_integration.health.examination import (
+    examine as examine,
+    format_duration as format_duration,
+    unreachable as unreachable,
+)
+from payments_integration.health.report import (
+    AccountReport as AccountReport,
+    AccountStatistics as AccountStatistics,
+    Problem as Problem,
+    Report as Report,
+    Run as Run,
+    Waiting as Waiting,
+)
