@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db.models import F, Model, OrderBy, Q
+from django.db.models import F, Model, OrderBy, Q, QuerySet
 from django.db.models.options import Options
 from django.utils.timezone import is_aware
 
@@ -41,6 +41,15 @@ def decode(cursor: str) -> list[Any] | None:
     except (binascii.Error, ValueError, RecursionError):
         return None
     return values if isinstance(values, list) else None
+
+
+def pages(rows: QuerySet[Any], *names: str, size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield every row in pages, ordered by the primary key: the key, then the named fields."""
+    rows = rows.order_by("pk")
+    last: Any = None
+    while page := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", *names)[:size]):
+        yield page
+        last = page[-1][0]
 
 
 def _plain(value: Any) -> Any:

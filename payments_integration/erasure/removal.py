@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import projection, schemas
+from payments_integration.db import keyset
 from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account, insert_many
 from payments_integration.db.transactions import locked, repeatable, updated
@@ -110,11 +111,9 @@ def _record(key: ObjectKey, actor: str) -> None:
 
 
 def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
-    requests = filter_account(Erasure.objects.filter(which), account).order_by("pk")
-    last = 0
-    while page := list(requests.filter(pk__gt=last)[:_PAGE]):
-        last = page[-1].pk
-        yield [request.object_key for request in page]
+    requests = filter_account(Erasure.objects.filter(which), account)
+    for page in keyset.pages(requests, "account", "object_kind", "object_id", size=_PAGE):
+        yield [(alias, kind, object_id) for _, alias, kind, object_id in page]
 
 
 def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from payments_integration import conf
+from payments_integration.db import keyset
 from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import filter_account
 from payments_integration.enums import Kind, kind_of
@@ -213,9 +214,6 @@ def _children(keys: Sequence[ObjectKey]) -> Iterator[ObjectKey]:
 
 def _pages(rows: QuerySet[Any], account: str | None, looked: Looked, *fields: str) -> Iterator[Any]:
     """Yield the fields of every row, its key first, with one page in memory at a time."""
-    rows = filter_account(rows, account).order_by("pk")
-    last: Any = None
-    while page := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", *fields)[:_PAGE]):
+    for page in keyset.pages(filter_account(rows, account), *fields, size=_PAGE):
         yield from page
         looked(len(page))
-        last = page[-1][0]

@@ -17,10 +17,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import models, router
-from django.db.models import ForeignObjectRel, ProtectedError, QuerySet, RestrictedError
+from django.db.models import ForeignObjectRel, ProtectedError, RestrictedError
 from django.utils import timezone
 
 from payments_integration import conf, projection, sync
+from payments_integration.db import keyset
 from payments_integration.db.claims import ClaimLost, Held
 from payments_integration.db.transactions import WriterPauses, deleted, repeatable
 from payments_integration.exceptions import PaymentsError
@@ -216,15 +217,8 @@ def _pages(model: type[Any], account: str) -> Iterator[list[Any]]:
     Each statement reads the next ``BATCH`` rows of all accounts. With a condition on the account, one could read a
     whole table before it finds a row.
     """
-    rows: QuerySet[Any] = model._default_manager.using(router.db_for_write(model)).order_by("pk")
-    columns = ("pk", "account")
-    last: Any = None
-    while True:
-        found = list((rows if last is None else rows.filter(pk__gt=last)).values_list(*columns)[:BATCH])
-        if not found:
-            return
-        last = found[-1][0]
-        yield [pk for pk, alias in found if alias == account]
+    for page in keyset.pages(model._default_manager.using(router.db_for_write(model)), "account", size=BATCH):
+        yield [pk for pk, alias in page if alias == account]
 
 
 def _models() -> list[type[Any]]:

@@ -20,6 +20,7 @@ from django.utils import timezone
 from payments_integration import conf, erasure, inbox, projection, sync
 from payments_integration.client import Answer, PageOf
 from payments_integration.dates import on_site
+from payments_integration.db import keyset
 from payments_integration.db.claims import CLOCK_SLACK, Claims, Held, long_ago
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.enums import (
@@ -213,10 +214,8 @@ def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) ->
     # A time in the future was written while our clock was ahead.
     unconfirmed = Q(synced_at__lt=before) | Q(synced_at__gt=timezone.now() + CLOCK_SLACK)
     rows = model._default_manager.filter(unconfirmed, account=account)
-    last = ""
-    while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
-        _request(account, model, ids, RefreshReason.FULL_RESYNC)
-        last = ids[-1]
+    for page in keyset.pages(rows, size=SILENT_BATCH):
+        _request(account, model, [pk for (pk,) in page], RefreshReason.FULL_RESYNC)
 
 
 def _request(account: str, model: type[Any], ids: Any, reason: str) -> None:
