@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from django import forms
@@ -30,7 +30,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration import services
 from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
-from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, new_key, refused
+from payments_integration.admin.shared.buttons import NOTHING_DONE, Button, Press, Tool, Weight, may, new_key, refused
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section, about
 from payments_integration.db.transactions import locked, outside_transactions, repeatable
@@ -145,14 +145,18 @@ class ReadOnlyAdmin(ListAdmin):
     def object_url(self, name: str, obj: Any) -> str:
         return reverse(f"admin:{self.url_name(name)}", args=(quote(obj.pk),), current_app=self.admin_site.name)
 
-    def permitted(self, request: HttpRequest, object_id: str, permission: str) -> Any:
+    def may_press(self, button: Button, request: HttpRequest, obj: Any) -> bool:
+        """Return True if the user may use a button of this row. ``obj`` is None if there is no such row."""
+        return may(request, button.permission, obj) if button.permission else self.has_view_permission(request, obj)
+
+    def permitted(self, request: HttpRequest, object_id: str, allowed: Callable[[HttpRequest, Any], bool]) -> Any:
         """Return the row of a custom page.
 
-        Raises PermissionDenied without the permission, even if the row does not exist. With it, a missing row raises
+        Raises PermissionDenied if the user may not, even if the row does not exist. Otherwise a missing row raises
         Http404.
         """
         obj = self.get_object(request, unquote(object_id))
-        if not getattr(self, f"has_{permission}_permission")(request, obj):
+        if not allowed(request, obj):
             raise PermissionDenied
         if obj is None:
             raise Http404
@@ -195,22 +199,25 @@ class ReadOnlyAdmin(ListAdmin):
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
         for button in self.buttons:
-            if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
-                url = self.object_url(button.name, obj)
-                tool = Tool(
-                    button.label, url, question=button.question, key=new_key(), form=button.unbound(request, obj)
+            if button.shown(obj) and self.may_press(button, request, obj):
+                twin = button.twin(obj) if button.twin else None
+                yield Tool(
+                    button.label,
+                    self.object_url(button.name, obj),
+                    question=button.question,
+                    key=new_key(),
+                    form=button.unbound(request, obj),
+                    weight=button.weight,
+                    twin=twin.pk if twin else "",
+                    warning=twins.warning(self.admin_site, twin) if twin else "",
                 )
-                tool = replace(tool, weight=button.weight)
-                if button.twin and (twin := button.twin(obj)):
-                    tool = replace(tool, twin=twin.pk, warning=twins.warning(self.admin_site, twin))
-                yield tool
 
     def button_view(self, button: Button) -> ObjectView:
         """Return the view that a button posts to: one service call, then a message on the row's page."""
 
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             try:
-                obj = self.permitted(request, object_id, button.permission)
+                obj = self.permitted(request, object_id, partial(self.may_press, button))
             except Http404:
                 if not self._was_pressed(request, object_id, button):
                     raise
@@ -300,7 +307,7 @@ REFRESH = Button(
     name="refresh",
     label=_("Check with the provider"),
     weight=Weight.QUIET,
-    permission="view",
+    permission="",
     call=lambda obj, press: services.refresh(obj),
     twin=None,
     done=_("Refreshed from the provider."),

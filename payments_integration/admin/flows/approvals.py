@@ -44,7 +44,7 @@ def panel(
     model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str], folded: list[Tool]
 ) -> ApprovalPanel:
     """Return the panel. A user who may approve the operation sees the bank account that the money goes to."""
-    may_approve = may(model_admin, request, decisions.APPROVE, operation)
+    may_approve = model_admin.may_press(decisions.APPROVE, request, operation)
     sees = may_approve or model_admin.sees_personal(request)
     own = services.is_requester(operation, request.user)
     notes = [_("Nothing has been sent yet."), *may_have_run(fitting)]
@@ -81,10 +81,6 @@ def _asked(operation: Operation) -> str:
 
 
 # Shared with the panel of an open outcome
-
-
-def may(model_admin: ReadOnlyAdmin, request: HttpRequest, button: Button, operation: Operation) -> bool:
-    return bool(getattr(model_admin, f"has_{button.permission}_permission")(request, operation))
 
 
 def tool(

@@ -127,7 +127,7 @@ def _rejected(operation: Operation | None) -> Outcome:
 LOOK_UP = Button(
     name="look-up",
     label=gettext_lazy("Look up"),
-    permission="resolve",
+    permission="change_operation",
     call=lambda operation, press: services.look_up(operation, press.user),
     twin=None,
     done=outcome,
@@ -136,7 +136,7 @@ LOOK_UP = Button(
 SEND_AGAIN = Button(
     name="send-again",
     label=gettext_lazy("Send again with the same key"),
-    permission="resolve",
+    permission="change_operation",
     call=lambda operation, press: services.retry(operation, press.user),
     twin=None,
     done=outcome,
@@ -149,7 +149,7 @@ SEND_AGAIN = Button(
 HAPPENED = Button(
     name="happened",
     label=gettext_lazy("It happened"),
-    permission="resolve",
+    permission="change_operation",
     call=lambda operation, press: services.mark_happened(
         operation, press.answers["object_id"], press.user, press.answers["comment"]
     ),
@@ -162,7 +162,7 @@ HAPPENED = Button(
 NEVER_HAPPENED = Button(
     name="never-happened",
     label=gettext_lazy("It never happened"),
-    permission="close",
+    permission="close_operation",
     call=lambda operation, press: services.mark_never_happened(operation, press.user, press.answers["comment"]),
     twin=None,
     done=outcome,
@@ -173,7 +173,7 @@ NEVER_HAPPENED = Button(
 OTHERS = Button(
     name="others",
     label=gettext_lazy("These are others"),
-    permission="close",
+    permission="close_operation",
     call=lambda operation, press: services.mark_others(
         operation, press.answers["object_ids"].replace(",", " ").split(), press.user, press.answers["comment"]
     ),
@@ -188,7 +188,7 @@ OTHERS = Button(
 APPROVE = Button(
     name="approve",
     label=gettext_lazy("Approve and send"),
-    permission="approve",
+    permission="approve_operation",
     call=_approve,
     twin=None,
     done=_approved,
@@ -200,7 +200,7 @@ APPROVE = Button(
 REJECT = Button(
     name="reject",
     label=gettext_lazy("Reject"),
-    permission="approve",
+    permission="approve_operation",
     call=_reject,
     twin=None,
     done=_rejected,
@@ -212,7 +212,6 @@ TAKE_BACK = replace(
     REJECT,
     name="take-back",
     label=gettext_lazy("Take it back"),
-    permission="take_back",
     logged=gettext_lazy("Taken back."),
 )
 #: The buttons of an open outcome, by the function of ``services`` that each calls.

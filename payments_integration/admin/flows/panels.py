@@ -90,7 +90,7 @@ def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation
     tools = {
         name: approvals.tool(model_admin, request, button, operation, fitting)
         for name, button in decisions.RESOLUTIONS.items()
-        if name in allowed and approvals.may(model_admin, request, button, operation)
+        if name in allowed and model_admin.may_press(button, request, operation)
     }
     same = _asked_by_user(operation)
     if operation.state == OperationState.AWAITING_APPROVAL:

@@ -57,7 +57,7 @@ class ReplayAdmin(ReadOnlyAdmin):
         Button(
             name="replay",
             label=_("Replay"),
-            permission="replay",
+            permission="replay_event",
             call=lambda obj, press: replay(obj, press.user),
             twin=None,
             done=_replayed,

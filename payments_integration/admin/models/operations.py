@@ -15,7 +15,7 @@ from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.flows import decisions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
-from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.buttons import Button
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.validation.text import StrOrPromise
 
@@ -97,17 +97,10 @@ class OperationAdmin(ReadOnlyAdmin):
             context["pi_panel"] = panels.panel(self, request, obj)
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def has_resolve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "change_operation", obj)
-
-    def has_close_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "close_operation", obj)
-
-    def has_approve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "approve_operation", obj)
-
-    def has_take_back_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is not None and services.is_requester(obj, request.user)
+    def may_press(self, button: Button, request: HttpRequest, obj: Any) -> bool:
+        if button is decisions.TAKE_BACK:
+            return obj is not None and services.is_requester(obj, request.user)
+        return super().may_press(button, request, obj)
 
     @admin.display(description=_("operation"))
     def operation_shown(self, obj: Operation) -> str:

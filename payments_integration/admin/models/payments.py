@@ -70,7 +70,7 @@ class PaymentAdmin(MirrorAdmin):
         Button(
             name="cancel",
             label=_("Cancel payment"),
-            permission="cancel",
+            permission="cancel_payment",
             call=lambda obj, press: services.cancel_payment(obj, idempotency_key=press.key, actor=press.user),
             twin=twins.same("cancel_payment"),
             done=canceled,
@@ -128,16 +128,13 @@ class PaymentAdmin(MirrorAdmin):
     def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "refund_payment", obj)
 
-    def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "cancel_payment", obj)
-
     def get_urls(self) -> list[URLPattern]:
         return [self.object_path("refund", self.refund_view), *super().get_urls()]
 
     # An error report must not contain the bank account.
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        payment = self.permitted(request, object_id, "refund")
+        payment = self.permitted(request, object_id, self.has_refund_permission)
         return self.refund_page(request, payment).respond()
 
     def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:

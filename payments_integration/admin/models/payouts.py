@@ -46,7 +46,7 @@ class PayoutAdmin(MirrorAdmin):
         Button(
             name="cancel",
             label=_("Cancel payout"),
-            permission="cancel",
+            permission="cancel_payout",
             call=lambda obj, press: services.cancel_payout(obj, idempotency_key=press.key, actor=press.user),
             twin=twins.same("cancel_payout"),
             done=canceled,
@@ -102,6 +102,3 @@ class PayoutAdmin(MirrorAdmin):
 
     def payout_page(self, request: HttpRequest) -> flows.PayoutPage:
         return flows.PayoutPage(self, request)
-
-    def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "cancel_payout", obj)

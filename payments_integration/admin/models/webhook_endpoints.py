@@ -51,7 +51,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
         Button(
             name="rotate",
             label=gettext_lazy("Rotate secret"),
-            permission="rotate",
+            permission="rotate_webhookendpoint",
             call=lambda obj, press: services.rotate_webhook_secret(obj, idempotency_key=press.key, actor=press.user),
             twin=twins.same("rotate_webhook_secret"),
             done=_rotated,
@@ -63,7 +63,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
             # The name "delete" belongs to Django's own delete page, which is closed.
             name="remove",
             label=gettext_lazy("Delete endpoint"),
-            permission="manage",
+            permission="manage_webhookendpoint",
             call=lambda obj, press: services.delete_webhook_endpoint(obj, idempotency_key=press.key, actor=press.user),
             twin=twins.same("delete_webhook_endpoint"),
             done=gettext_lazy("The endpoint was deleted. Its row stays, without its secret."),
@@ -87,12 +87,6 @@ class WebhookEndpointAdmin(MirrorAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request, "manage_webhookendpoint")
-
-    def has_manage_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "manage_webhookendpoint", obj)
-
-    def has_rotate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request, "rotate_webhookendpoint", obj)
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         if self.has_add_permission(request):

@@ -72,7 +72,7 @@ class Button:
     #: The last part of its URL.
     name: str
     label: StrOrPromise
-    #: ``has_<permission>_permission(request, obj)`` of the ModelAdmin decides who may use it.
+    #: The codename of the permission that it needs. Empty: who may see the row may use it.
     permission: str
     call: Call
     #: Finds the same call if it was just asked for. A second person is then warned, and nothing is sent until they

@@ -51,7 +51,7 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
         Button(
             name="send-again",
             label=_("Send again"),
-            permission="send",
+            permission=SEND,
             call=_send_again,
             twin=None,
             done=_("The receipt will be sent within a minute or so."),
@@ -71,16 +71,13 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
     def reason_shown(self, obj: ReceiptMail) -> str:
         return display.text(dict(Why.choices).get(obj.reason, obj.reason))
 
-    def has_send_permission(self, request: HttpRequest, obj: ReceiptMail | None = None) -> bool:
-        return request.user.has_perm(SEND)
-
     def get_urls(self) -> list[URLPattern]:
         return [self._path("of-payment/<path:payment_id>/", "of-payment", self.of_payment_view), *super().get_urls()]
 
     def of_payment_view(self, request: HttpRequest, payment_id: str) -> HttpResponse:
         """Send a payment's receipt again, or for the first time: the button on its page."""
         payments = self.admin_site.get_model_admin(Payment) if self.admin_site.is_registered(Payment) else None
-        if payments is None or not self.has_send_permission(request):
+        if payments is None or not request.user.has_perm(SEND):
             raise PermissionDenied
         payment = payments.get_object(request, unquote(payment_id))
         if not payments.has_view_permission(request, payment):

@@ -88,7 +88,7 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
         # Here and below, the module of a page is loaded when the page is opened, not at start-up.
         from payments_integration.contrib.backoffice.admin.notes import NotePage  # noqa: PLC0415
 
-        return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
+        return NotePage(self, request, self.permitted(request, object_id, self.has_add_note_permission)).respond()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         from payments_integration.contrib.backoffice.admin.notes import note_steps, notes_section  # noqa: PLC0415

@@ -268,7 +268,7 @@ class TestAPageThatForgetsIt:
 
     def test_a_button_says_whether_its_call_has_one(self) -> None:
         with pytest.raises(TypeError, match="twin"):
-            Button(name="x", label="X", permission="view", call=lambda row, press: None, done="")  # type: ignore[call-arg]
+            Button(name="x", label="X", permission="", call=lambda row, press: None, done="")  # type: ignore[call-arg]
 
     def test_every_page_that_moves_money_has_one(self) -> None:
         # Without the classes of other tests, which may not be collected yet.
