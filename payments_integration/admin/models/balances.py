@@ -40,15 +40,10 @@ class BalanceAdmin(MirrorAdmin):
     ordering = ("account", "currency")
     sortable_by = ()
     fieldsets: ClassVar[Any] = (
-        (
-            None,
-            {
-                "fields": (
-                    "currency", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown",
-                    "updated_at",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "currency", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown",
+            "updated_at",
+        )}),
         MIRROR_FIELDS,
     )  # fmt: skip
 

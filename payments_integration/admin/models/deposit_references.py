@@ -31,15 +31,10 @@ class DepositReferenceAdmin(MirrorAdmin):
     list_defer = ("details", "extra")
     personal: tuple[str, ...] = ("details_shown", "extra_shown")
     fieldsets: ClassVar[Any] = (
-        (
-            None,
-            {
-                "fields": (
-                    "id", "status_shown", "merchant_reference", "details_shown", "method_code", "country_shown",
-                    "currency", "created_at",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "id", "status_shown", "merchant_reference", "details_shown", "method_code", "country_shown",
+            "currency", "created_at",
+        )}),
         MIRROR_FIELDS,
     )  # fmt: skip
 

@@ -46,27 +46,17 @@ class OperationAdmin(ReadOnlyAdmin):
     list_defer = ("body", "error", "note", "request_ids")
     personal = ("person_shown", "note_shown", "error_shown", "arguments_shown", "body_shown")
     fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    "id", "operation_shown", "state_shown", "note_shown", "error_shown", "request_ids_shown",
-                    "actor_shown",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "id", "operation_shown", "state_shown", "note_shown", "error_shown", "request_ids_shown",
+            "actor_shown",
+        )}),
         (_("Request"), {"fields": ("amount_shown", "target_shown", "merchant_reference", "arguments_shown")}),
         (_("Approval"), {"fields": ("approved_by_shown", "approved_at")}),
         (_("Result"), {"fields": ("result_shown",)}),
-        (
-            _("Sending"),
-            {
-                "fields": (
-                    "created_at", "first_sent_at", "last_sent_at", "next_attempt_at", "closed_at", "attempts",
-                    "may_have_run", "deferred", "account", "idempotency_key",
-                )
-            },
-        ),
+        (_("Sending"), {"fields": (
+            "created_at", "first_sent_at", "last_sent_at", "next_attempt_at", "closed_at", "attempts",
+            "may_have_run", "deferred", "account", "idempotency_key",
+        )}),
         (_("Exact request"), {"classes": ("collapse",), "fields": ("body_shown",)}),
     )  # fmt: skip
 

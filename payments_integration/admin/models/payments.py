@@ -80,16 +80,11 @@ class PaymentAdmin(MirrorAdmin):
         ),
     )
     fieldsets: ClassVar[Any] = (
-        (
-            None,
-            {
-                "fields": (
-                    "id", "status_shown", "failure_reason_shown", "amount_shown", "received_shown", "refunded_shown",
-                    "fee_shown", "net_shown", "payer_shown", "reference_shown", "method_shown", "created_at",
-                    "expires_at", "succeeded_at",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "id", "status_shown", "failure_reason_shown", "amount_shown", "received_shown", "refunded_shown",
+            "fee_shown", "net_shown", "payer_shown", "reference_shown", "method_shown", "created_at",
+            "expires_at", "succeeded_at",
+        )}),
         (_("What the payer was shown"), {"fields": ("next_action_shown", "checkout_link")}),
         (_("Details"), {"fields": ("method_code", "family_shown", "flow_shown", "country_shown", "metadata_shown")}),
         MIRROR_FIELDS,

@@ -56,15 +56,10 @@ class PayoutAdmin(MirrorAdmin):
         ),
     )
     fieldsets: ClassVar[Any] = (
-        (
-            None,
-            {
-                "fields": (
-                    "id", "status_shown", "failure_reason_shown", "amount_shown", "fee_shown", "destination_shown",
-                    "reference_shown", "method_shown", "refund_link", "created_at", "succeeded_at",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "id", "status_shown", "failure_reason_shown", "amount_shown", "fee_shown", "destination_shown",
+            "reference_shown", "method_shown", "refund_link", "created_at", "succeeded_at",
+        )}),
         (_("Details"), {"fields": ("method_code", "country_shown", "metadata_shown")}),
         MIRROR_FIELDS,
     )  # fmt: skip

@@ -36,15 +36,10 @@ class RefundAdmin(MirrorAdmin):
     search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
     personal: tuple[str, ...] = ("payer_name", "reason_start", "reason_shown", "extra_shown")
     fieldsets: ClassVar[Any] = (
-        (
-            None,
-            {
-                "fields": (
-                    "id", "status_shown", "amount_shown", "reason_shown", "payment_link", "payment_reference",
-                    "payer_name", "payout_link", "created_at",
-                )
-            },
-        ),
+        (None, {"fields": (
+            "id", "status_shown", "amount_shown", "reason_shown", "payment_link", "payment_reference",
+            "payer_name", "payout_link", "created_at",
+        )}),
         MIRROR_FIELDS,
     )  # fmt: skip
 
