@@ -77,11 +77,7 @@ def check_settings(**options: Any) -> Messages:
     for problem in problems:
         yield _error(problem.id, problem.message, hint=problem.hint)
     if not problems and not raw.get("ACCOUNTS"):
-        yield _warning(
-            "W001",
-            f"{conf.NAME} has no account.",
-            hint="manage.py payments_quickstart shows what to add.",
-        )
+        yield _warning("W001", f"{conf.NAME} has no account.", hint="manage.py payments_quickstart shows what to add.")
     elif not problems:
         yield from _without_effect(raw)
     if not apps.is_installed("rest_framework"):

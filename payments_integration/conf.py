@@ -558,9 +558,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
     for alias, entry in accounts.items():
         if not isinstance(alias, str) or not ALIAS_PATTERN.fullmatch(alias):
             yield Problem(
-                "E004",
-                f"{where} has an alias {alias!r}.",
-                "Use 1 to 64 ASCII letters, digits, hyphens, underscores.",
+                "E004", f"{where} has an alias {alias!r}.", "Use 1 to 64 ASCII letters, digits, hyphens, underscores."
             )
             continue
         if (twin := spelled.setdefault(alias.lower(), alias)) != alias:

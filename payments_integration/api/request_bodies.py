@@ -105,10 +105,7 @@ DECISIONS = {
 
 
 class DecideInput(serializers.Serializer[Any]):
-    decision = serializers.ChoiceField(
-        [*DECISIONS],
-        help_text="What to do, or what the person has found out.",
-    )
+    decision = serializers.ChoiceField([*DECISIONS], help_text="What to do, or what the person has found out.")
     comment = _optional("How the person knows; required for what they say.")
     object_id = _optional("Of `mark_happened`: the object that it made.")
     object_ids = serializers.ListField(

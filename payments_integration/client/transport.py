@@ -112,14 +112,7 @@ class Transport:
             error.was_repeated = was_repeated
             raise error
         reply = Reply(
-            method,
-            path,
-            response.status_code,
-            response.headers,
-            sent.body,
-            sent.problem,
-            duration,
-            was_repeated,
+            method, path, response.status_code, response.headers, sent.body, sent.problem, duration, was_repeated
         )
         logger.debug(
             "%s %s: HTTP %d in %.3f s, request %s%s",

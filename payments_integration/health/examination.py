@@ -196,11 +196,7 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
         elif not endpoint.secret_is_known and not configured:
             yield _problem(Reason.SECRET_MISSING, 1, f"{endpoint.id}: its signing secret is not known")
         if not endpoint.secret_is_readable:
-            yield _problem(
-                Reason.SECRET_UNREADABLE,
-                1,
-                f"{endpoint.id}: {UNREADABLE}",
-            )
+            yield _problem(Reason.SECRET_UNREADABLE, 1, f"{endpoint.id}: {UNREADABLE}")
     count = statistics.recovered_last_day
     if not (statistics.endpoints or configured) or not count:
         return

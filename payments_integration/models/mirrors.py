@@ -553,9 +553,5 @@ def sent_refund_operations(account: str, payment_id: str) -> QuerySet[Operation]
 def open_refund_operations(account: str | OuterRef, payment_id: str | OuterRef) -> QuerySet[Operation]:
     """Return the refunds of a payment that are asked for, and may still happen or have happened unseen."""
     return Operation.objects.filter(
-        account=account,
-        operation="create_refund",
-        target_id=payment_id,
-        state__in=OPEN_OPERATION_STATES,
-        result_id="",
+        account=account, operation="create_refund", target_id=payment_id, state__in=OPEN_OPERATION_STATES, result_id=""
     )

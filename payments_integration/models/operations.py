@@ -47,12 +47,7 @@ class OperationState(models.TextChoices):
 
 #: States in which the operation may still move money.
 OPEN_OPERATION_STATES = frozenset(
-    {
-        OperationState.DUE,
-        OperationState.UNKNOWN,
-        OperationState.NEEDS_PERSON,
-        OperationState.AWAITING_APPROVAL,
-    }
+    {OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL}
 )
 
 

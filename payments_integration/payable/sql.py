@@ -10,19 +10,7 @@ from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
-from django.db.models import (
-    BigIntegerField,
-    BooleanField,
-    Case,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Sum,
-    Value,
-    When,
-)
+from django.db.models import BigIntegerField, BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce, Greatest
 from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, In
 

@@ -120,10 +120,7 @@ def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
 def _of_foreign(refund: Refund) -> Totals:
     done = refund.amount if _is_done(refund) else 0
     return Totals(
-        currency=refund.currency,
-        received=done,
-        refunded=done,
-        refunding=refund.amount if _is_open(refund) else 0,
+        currency=refund.currency, received=done, refunded=done, refunding=refund.amount if _is_open(refund) else 0
     )
 
 

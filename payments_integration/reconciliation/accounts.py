@@ -37,11 +37,7 @@ def _report(endpoint: WebhookEndpoint, problem: str, reason: Reason) -> None:
     is_first = WebhookEndpoint.objects.filter(pk=endpoint.pk).exclude(reported_problem=problem)
     if is_first.update(reported_problem=problem) and problem:
         call_attention(
-            WebhookEndpoint,
-            reason,
-            account=endpoint.account,
-            message=f"{endpoint.pk}: {problem}",
-            instance=endpoint,
+            WebhookEndpoint, reason, account=endpoint.account, message=f"{endpoint.pk}: {problem}", instance=endpoint
         )
 
 

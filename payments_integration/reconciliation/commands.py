@@ -27,11 +27,7 @@ OVERLAP = timedelta(minutes=1)
 
 
 def run_due(
-    account: str,
-    *,
-    reconcile_now: bool = False,
-    turn_seconds: float | None = None,
-    done: Counter[str] | None = None,
+    account: str, *, reconcile_now: bool = False, turn_seconds: float | None = None, done: Counter[str] | None = None
 ) -> list[ReconciliationRun]:
     """Do once what a worker and its schedule would do for an account now. Returns the records of the passes.
 

@@ -282,10 +282,7 @@ def _pages(run: ReconciliationRun, held: Held, window: _Window) -> Iterator[Answ
 
     def walk(cursor: str | None) -> Iterator[Answer[PageOf[RawEvent]]]:
         pages = events.pages(
-            starting_after=cursor,
-            created_from=window.start - SEAM,
-            created_to=window.read_to,
-            background=True,
+            starting_after=cursor, created_from=window.start - SEAM, created_to=window.read_to, background=True
         )
         return fetched_ahead(pages, held.renew)
 

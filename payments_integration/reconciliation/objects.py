@@ -23,12 +23,7 @@ from payments_integration.dates import on_site
 from payments_integration.db import keyset
 from payments_integration.db.claims import CLOCK_SLACK, Claims, Held, long_ago
 from payments_integration.db.transactions import repeatable, updated
-from payments_integration.enums import (
-    OPEN_PAYMENT_STATUSES,
-    OPEN_PAYOUT_STATUSES,
-    OPEN_REFUND_STATUSES,
-    Kind,
-)
+from payments_integration.enums import OPEN_PAYMENT_STATUSES, OPEN_PAYOUT_STATUSES, OPEN_REFUND_STATUSES, Kind
 from payments_integration.models import (
     DepositReference,
     DueRefresh,

@@ -39,11 +39,7 @@ def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float
         ``data``, ``content_type`` and ``headers``.
     """
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
-    return {
-        "data": body,
-        "content_type": "application/json",
-        "headers": {HEADER: sign(body, secret, now=now)},
-    }
+    return {"data": body, "content_type": "application/json", "headers": {HEADER: sign(body, secret, now=now)}}
 
 
 if not TYPE_CHECKING:

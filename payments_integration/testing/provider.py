@@ -83,11 +83,7 @@ class ProviderSandbox:
         self._server.start()
         configured = dict(getattr(settings, conf.NAME, {}))
         accounts = dict(configured.get("ACCOUNTS", {}))
-        accounts[self.account] = {
-            "BASE_URL": self.url,
-            "API_KEY": API_KEY,
-            "WEBHOOK_SECRETS": [self.webhook_secret],
-        }
+        accounts[self.account] = {"BASE_URL": self.url, "API_KEY": API_KEY, "WEBHOOK_SECRETS": [self.webhook_secret]}
         changed = {**configured, **self._options, "ACCOUNTS": accounts}
         if self._settings is not None:
             setattr(self._settings, conf.NAME, changed)

@@ -126,11 +126,7 @@ class Validator:
         if value is None and not required:
             return ""
         if not isinstance(value, str) or value not in options:
-            self.fail(
-                name,
-                _("This must be one of %(options)s.") % {"options": ", ".join(options)},
-                "invalid_choice",
-            )
+            self.fail(name, _("This must be one of %(options)s.") % {"options": ", ".join(options)}, "invalid_choice")
             return ""
         return str.__str__(value)
 

@@ -208,12 +208,7 @@ REJECT = Button(
     form=RejectForm,
 )
 #: Shown only to the person who asked for it.
-TAKE_BACK = replace(
-    REJECT,
-    name="take-back",
-    label=gettext_lazy("Take it back"),
-    logged=gettext_lazy("Taken back."),
-)
+TAKE_BACK = replace(REJECT, name="take-back", label=gettext_lazy("Take it back"), logged=gettext_lazy("Taken back."))
 #: The buttons of an open outcome, by the function of ``services`` that each calls.
 RESOLUTIONS: dict[str, Button] = {
     "look_up": LOOK_UP,

@@ -8,10 +8,7 @@ from typing import Any, cast
 from django import forms
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
-from django.utils.translation import (
-    gettext as _,
-    gettext_lazy,
-)
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, money
 from payments_integration.admin.shared import display

@@ -208,10 +208,7 @@ def _person(body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
 def _decision_facts(
     model_admin: ReadOnlyAdmin, operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool
 ) -> list[Fact]:
-    asked = _("%(who)s, %(at)s") % {
-        "who": display.actor(operation.actor),
-        "at": display.moment(operation.created_at),
-    }
+    asked = _("%(who)s, %(at)s") % {"who": display.actor(operation.actor), "at": display.moment(operation.created_at)}
     facts: list[Fact] = [(_("Asked for"), display.operation_name(operation.operation)), (_("Asked by"), asked)]
     facts += approvals.recipient(body.get("destination"), sees)
     if approvals.is_refund(operation):
@@ -241,10 +238,7 @@ def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact
     since = (operation.sent_after or operation.first_sent_at or operation.created_at) - MARGIN
     if operation.may_have_run and operation.last_sent_at:
         until = operation.last_sent_at + MARGIN
-        time = _("from %(since)s to %(until)s") % {
-            "since": display.moment(since),
-            "until": display.moment(until),
-        }
+        time = _("from %(since)s to %(until)s") % {"since": display.moment(since), "until": display.moment(until)}
     else:
         time = _("since %(since)s") % {"since": display.moment(since)}
     # If there is only one account, its alias says nothing.

@@ -59,11 +59,7 @@ class PayoutForm(DestinationForm):
     )
     currency = forms.ChoiceField(label=gettext_lazy("Currency"), choices=[("", display.EMPTY), *Currency.choices])
     # Converted to minor units in ``clean``, because that needs the currency.
-    amount = forms.CharField(
-        label=gettext_lazy("Amount"),
-        max_length=MAX_TYPED,
-        widget=money_input(),
-    )
+    amount = forms.CharField(label=gettext_lazy("Amount"), max_length=MAX_TYPED, widget=money_input())
     method_code = forms.CharField(
         label=gettext_lazy("Method"),
         max_length=255,

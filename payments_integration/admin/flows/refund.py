@@ -60,10 +60,7 @@ class ReasonForm(KeyedForm):
     """The reason of a refund."""
 
     reason = forms.CharField(
-        label=gettext_lazy("Reason"),
-        required=False,
-        max_length=2000,
-        widget=AdminTextareaWidget(attrs={"rows": 2}),
+        label=gettext_lazy("Reason"), required=False, max_length=2000, widget=AdminTextareaWidget(attrs={"rows": 2})
     )
 
 
@@ -91,10 +88,7 @@ class RefundPage(ConfirmationPage):
 
     template = "admin/payments_integration/payment/refund.html"
     title = gettext_lazy("Refund payment")
-    groups = (
-        (None, ("amount", "reason")),
-        (gettext_lazy("Where the money goes"), BANK_ACCOUNT_FIELDS),
-    )
+    groups = ((None, ("amount", "reason")), (gettext_lazy("Where the money goes"), BANK_ACCOUNT_FIELDS))
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest, payment: Payment) -> None:
         super().__init__(model_admin, request)

@@ -103,12 +103,7 @@ def known(
     made = type(
         f"{field.title().replace('_', '')}Filter",
         (KnownValues,),
-        {
-            "title": title,
-            "parameter_name": field,
-            "values": staticmethod(choices),
-            "open_ended": open_ended,
-        },
+        {"title": title, "parameter_name": field, "values": staticmethod(choices), "open_ended": open_ended},
     )
     return cast("type[KnownValues]", made)
 

@@ -152,11 +152,7 @@ class StatusChangeAdmin(ReplayAdmin):
         "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",
         "account", "id",
     )  # fmt: skip
-    list_filter = (
-        filters.known("state", _("state"), EventState, open_ended=False),
-        filters.ACCOUNT,
-        "at",
-    )
+    list_filter = (filters.known("state", _("state"), EventState, open_ended=False), filters.ACCOUNT, "at")
     ordering = ("-at", "-pk")
     sortable_by = ("at",)
     search_fields = ("object_id__exact", "event_id__exact")

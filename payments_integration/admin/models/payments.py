@@ -21,13 +21,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
 from payments_integration.admin.shared.sections import Page, Section, once
-from payments_integration.enums import (
-    CANCELABLE_PAYMENT_STATUSES,
-    Country,
-    Flow,
-    MethodFamily,
-    PaymentStatus,
-)
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, Flow, MethodFamily, PaymentStatus
 from payments_integration.models import (
     Payment,
     RefundFigures,

@@ -74,10 +74,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
     )
     fieldsets = (
         (None, {"fields": ("id", "status_shown", "url_link", "events_shown")}),
-        (
-            gettext_lazy("Secret"),
-            {"fields": ("secret_shown", "secret_since", "secret_age", "previous_secret_until")},
-        ),
+        (gettext_lazy("Secret"), {"fields": ("secret_shown", "secret_since", "secret_age", "previous_secret_until")}),
         (gettext_lazy("Times"), {"fields": ("created_at", "deleted_at")}),
         MIRROR_FIELDS,
     )

@@ -196,10 +196,7 @@ class TechnicalState(AccountPage):
             return _("No drift in the last week.")
         return _(
             "The last sweep with drift, within a week: %(drifted)s objects differed, %(repaired)s were repaired."
-        ) % {
-            "drifted": drift.drifted,
-            "repaired": drift.repaired,
-        }
+        ) % {"drifted": drift.drifted, "repaired": drift.repaired}
 
     def _runs_url(self) -> str:
         allowed = may(self._request, "run_reconciliation") and self._site.is_registered(ReconciliationRun)

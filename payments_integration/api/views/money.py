@@ -135,7 +135,7 @@ class PaymentTotalsView(ListView):
             description="The sums of the payments that the filters choose, by currency and status. It needs "
             "`created_from`.",
             many=True,
-        ),
+        )
     }
 
     def get(self, request: Request, **path: str) -> Response:
@@ -178,7 +178,7 @@ class PaymentCancelView(SendingView):
             "cancel_payment",
             description="Only while its status is created or requires_action.",
             customers=True,
-        ),
+        )
     }
 
     def post(self, request: Request, id: str) -> Response:
@@ -289,7 +289,7 @@ class PayoutCancelView(SendingView):
             "cancel_payout",
             "cancel_payout",
             description="Only while its status is created; the reserved money is released.",
-        ),
+        )
     }
 
     def post(self, request: Request, id: str) -> Response:

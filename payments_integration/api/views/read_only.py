@@ -53,7 +53,7 @@ class BalancesView(ListView):
             "view_balance",
             description="One per account and currency, from the mirror, without pagination.",
             many=True,
-        ),
+        )
     }
 
     def get_queryset(self) -> QuerySet[Balance]:
@@ -78,7 +78,7 @@ class PaymentMethodsView(ListView):
             description="As the provider listed them a minute ago at most.",
             customers=True,
             many=True,
-        ),
+        )
     }
 
     def get(self, request: Request, **path: str) -> Response:
