@@ -131,7 +131,8 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
         owners[_key(event)] = event.account
     applied.new_status = _save(objects.values(), facts.recorded)
-    request_refreshes(refreshes, awaited=awaited)
+    if refreshes:
+        request_refreshes(refreshes, awaited=awaited)
     return applied
 
 
@@ -239,7 +240,8 @@ def _save(objects: Iterable[_Object], recorded: Mapping[ObjectKey, rows.Recorded
     status_changes = [
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]
-    rows.notice_unknown_operations([item.row for item in touched if item.is_new])
+    if inserted := [item.row for item in touched if item.is_new]:
+        rows.notice_unknown_operations(inserted)
     statements.insert_many(status_changes, keys=False)
     mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

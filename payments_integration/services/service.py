@@ -108,23 +108,19 @@ def _defer(
 @sensitive_variables()
 def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
     """Return the intent of a call. Checks the actor's permission before anything else."""
-    actor, subject = kwargs.get("actor"), _subject(prepare)
-    target = (args[0] if args else kwargs.get(subject)) if subject else None
-    _check_permission(prepare.__name__, actor, target)
+    name, actor = prepare.__name__, kwargs.get("actor")
+    if actor is None:
+        return dataclasses.replace(prepare(*args, **kwargs), operation=name)
+    _check_permission(name, actor, args[0] if args else kwargs.get(_subject(prepare)))
     intent = prepare(*args, **kwargs)
     user_id, is_borrowed = permissions.user_id(actor), permissions.is_borrowed(actor)
-    return dataclasses.replace(intent, operation=prepare.__name__, actor_id=user_id, is_borrowed=is_borrowed)
+    return dataclasses.replace(intent, operation=name, actor_id=user_id, is_borrowed=is_borrowed)
 
 
 def _check_permission(name: str, actor: object, target: object) -> None:
     """Raise PermissionDenied if the actor is staff and lacks the call's permission. ``target`` is a row or its id."""
     call = outbox.operations.CALLS[name]
-    if (
-        actor is None
-        or not call.permission
-        or not permissions.is_staff(actor)
-        or permissions.may(actor, call.permission)
-    ):
+    if not call.permission or not permissions.is_staff(actor) or permissions.may(actor, call.permission):
         return
     row = target if isinstance(target, Mirror) else None
     if row is None and call.target is not None and isinstance(target, str):
