@@ -156,7 +156,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
     else:
         kind = resource.object
         object_id = resource.currency if isinstance(resource, schemas.Balance) else resource.id
-    return Event.arrived(
+    return new_event(
         id=event.id,
         account=account,
         type=storable(event.type),
@@ -173,7 +173,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
 def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
     """Return an unsaved row that keeps bytes for a person to examine."""
     digest = hashlib.sha256(body).hexdigest()
-    return Event.arrived(
+    return new_event(
         id=f"{QUARANTINE_PREFIX}{digest}",
         account=account,
         type="",
@@ -186,6 +186,29 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
         state=EventState.QUARANTINED,
         error=storable(reason),
     )
+
+
+def new_event(
+    *,
+    id: str,
+    account: str,
+    type: str,
+    created_at: datetime,
+    object_kind: str,
+    object_id: str,
+    source: str,
+    body: bytes,
+    content_hash: str,
+    state: str = EventState.PENDING,
+    error: str = "",
+    traceparent: str = "",
+) -> Event:
+    """Return an unsaved row. Positional arguments take the constructor a third of the time."""
+    received_at, previous_status, dispatched_at, attempts = timezone.now(), "", None, 0
+    return Event(
+        id, account, type, created_at, object_kind, object_id, received_at, source, body, content_hash,
+        state, previous_status, dispatched_at, attempts, error, traceparent,
+    )  # fmt: skip
 
 
 def read_again(row: Event) -> bool:

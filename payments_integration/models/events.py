@@ -107,30 +107,6 @@ class Event(OfObject):
         ]
         permissions = [("replay_event", "Can replay an event")]
 
-    @classmethod
-    def arrived(
-        cls,
-        *,
-        id: str,
-        account: str,
-        type: str,
-        created_at: datetime,
-        object_kind: str,
-        object_id: str,
-        source: str,
-        body: bytes,
-        content_hash: str,
-        state: str = EventState.PENDING,
-        error: str = "",
-        traceparent: str = "",
-    ) -> Event:
-        """Return an unsaved row. Positional arguments take the constructor a third of the time."""
-        received_at, previous_status, dispatched_at, attempts = timezone.now(), "", None, 0
-        return cls(
-            id, account, type, created_at, object_kind, object_id, received_at, source, body, content_hash,
-            state, previous_status, dispatched_at, attempts, error, traceparent,
-        )  # fmt: skip
-
     def __str__(self) -> str:
         return f"{self.type} {self.pk}"
 

@@ -174,7 +174,7 @@ def test_a_row_built_by_position_equals_one_built_by_name() -> None:
     }
     others: list[dict[str, Any]] = [{}, {"state": EventState.QUARANTINED, "error": "why"}]
     for more in others:
-        ours, theirs = Event.arrived(**names, **more), Event(**names, **more)
+        ours, theirs = receiving.new_event(**names, **more), Event(**names, **more)
         theirs.received_at = ours.received_at
         for field in Event._meta.local_concrete_fields:
             assert getattr(ours, field.attname) == getattr(theirs, field.attname), field.attname
