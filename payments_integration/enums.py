@@ -143,18 +143,9 @@ class DepositReferenceStatus(TextChoices):
 
 #: The same statuses as literals, for type checkers.
 PaymentStatusName = Literal[
-    "created",
-    "requires_action",
-    "processing",
-    "succeeded",
-    "failed",
-    "expired",
-    "canceled",
-    "on_hold",
-    "partially_paid",
-    "overpaid",
-    "chargeback",
-]
+    "created", "requires_action", "processing", "succeeded", "failed", "expired", "canceled", "on_hold",
+    "partially_paid", "overpaid", "chargeback",
+]  # fmt: skip
 PayoutStatusName = Literal["created", "processing", "succeeded", "failed", "canceled", "on_hold", "returned"]
 RefundStatusName = Literal["created", "processing", "succeeded", "failed", "canceled", "returned"]
 ActiveStatusName = Literal["active", "disabled"]
@@ -183,28 +174,14 @@ CANCELABLE_PAYOUT_STATUSES = frozenset({"created"})
 
 #: The event types of the spec, by the kind of object. Unknown types are stored too.
 PaymentEventType = Literal[
-    "payment.created",
-    "payment.requires_action",
-    "payment.processing",
-    "payment.succeeded",
-    "payment.failed",
-    "payment.expired",
-    "payment.canceled",
-    "payment.on_hold",
-    "payment.partially_paid",
-    "payment.overpaid",
+    "payment.created", "payment.requires_action", "payment.processing", "payment.succeeded", "payment.failed",
+    "payment.expired", "payment.canceled", "payment.on_hold", "payment.partially_paid", "payment.overpaid",
     "payment.chargeback",
-]
+]  # fmt: skip
 PayoutEventType = Literal[
-    "payout.created",
-    "payout.processing",
-    "payout.succeeded",
-    "payout.failed",
-    "payout.canceled",
-    "payout.on_hold",
-    "payout.delayed",
-    "payout.returned",
-]
+    "payout.created", "payout.processing", "payout.succeeded", "payout.failed", "payout.canceled", "payout.on_hold",
+    "payout.delayed", "payout.returned",
+]  # fmt: skip
 RefundEventType = Literal[
     "refund.created", "refund.processing", "refund.succeeded", "refund.failed", "refund.returned"
 ]
@@ -213,23 +190,7 @@ EventType = Literal[PaymentEventType, PayoutEventType, RefundEventType, BalanceE
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 #: Patterns for several types, as ``handlers.on_event`` takes them.
 EventPattern = Literal[
-    "*",
-    "payment.*",
-    "payout.*",
-    "refund.*",
-    "balance.*",
-    "*.created",
-    "*.requires_action",
-    "*.processing",
-    "*.succeeded",
-    "*.failed",
-    "*.expired",
-    "*.canceled",
-    "*.on_hold",
-    "*.partially_paid",
-    "*.overpaid",
-    "*.chargeback",
-    "*.delayed",
-    "*.returned",
-    "*.updated",
-]
+    "*", "payment.*", "payout.*", "refund.*", "balance.*", "*.created", "*.requires_action", "*.processing",
+    "*.succeeded", "*.failed", "*.expired", "*.canceled", "*.on_hold", "*.partially_paid", "*.overpaid",
+    "*.chargeback", "*.delayed", "*.returned", "*.updated",
+]  # fmt: skip

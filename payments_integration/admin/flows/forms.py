@@ -49,13 +49,8 @@ _FIELD_OF_PATH = {
 }
 #: The fields of a bank account, in the order in which banks write them in letters.
 BANK_ACCOUNT_FIELDS = (
-    "holder_name",
-    "document_type",
-    "document_number",
-    "bank_code",
-    "account_number",
-    "account_type",
-)
+    "holder_name", "document_type", "document_number", "bank_code", "account_number", "account_type",
+)  # fmt: skip
 
 #: Spec, "destination": destinations must be whitelisted, and a new one becomes active after 24 hours.
 NEW_ACCOUNT = gettext_lazy(
