@@ -123,19 +123,8 @@ class ApiError(ProviderError):
     type = "api_error"
 
 
-PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
-    cls.type: cls
-    for cls in (
-        InvalidRequest,
-        AuthenticationFailed,
-        PermissionRefused,
-        NotFound,
-        InvalidState,
-        IdempotencyError,
-        RateLimited,
-        ApiError,
-    )
-}
+#: Each type of the spec, and its class above.
+PROVIDER_ERRORS: dict[str, type[ProviderError]] = {cls.type: cls for cls in ProviderError.__subclasses__()}
 
 
 def request_id_of(error: BaseException) -> str:

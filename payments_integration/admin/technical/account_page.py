@@ -49,96 +49,68 @@ class Tile:
     advice: StrOrPromise = ""
 
 
-#: For each problem that health reports: its label, with singular and plural if it follows the number of rows, and the
-#: model and filters of the list with its rows.
-_PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
-    Reason.EVENTS_PENDING: (
-        ngettext_lazy("event is not applied", "events are not applied"),
-        Event,
-        {"state": EventState.PENDING},
+#: What health reports, in words. With singular and plural, they follow the number of rows.
+_WORDS: dict[Reason, StrOrPromise] = {
+    Reason.EVENTS_PENDING: ngettext_lazy("event is not applied", "events are not applied"),
+    Reason.EVENTS_UNDISPATCHED: ngettext_lazy("change is not dispatched", "changes are not dispatched"),
+    Reason.EVENTS_HELD: ngettext_lazy(
+        "event waits for the end of its window", "events wait for the end of their window"
     ),
-    Reason.EVENTS_UNDISPATCHED: (
-        ngettext_lazy("change is not dispatched", "changes are not dispatched"),
-        Event,
-        {"state": EventState.APPLIED},
+    Reason.EVENT_NOT_APPLIED: ngettext_lazy("event could not be applied", "events could not be applied"),
+    Reason.EVENT_QUARANTINED: ngettext_lazy("event is in quarantine", "events are in quarantine"),
+    Reason.DISPATCH_PARKED: ngettext_lazy(
+        "event is parked: a receiver keeps failing", "events are parked: a receiver keeps failing"
     ),
-    Reason.EVENTS_HELD: (
-        ngettext_lazy("event waits for the end of its window", "events wait for the end of their window"),
-        Event,
-        {"state": EventState.HELD},
+    Reason.DELIVERIES_MISSING: gettext_lazy("events arrive, but none by webhook"),
+    Reason.OPERATIONS_DUE: ngettext_lazy("operation waits to be sent", "operations wait to be sent"),
+    Reason.REFRESHES_DUE: ngettext_lazy("object waits to be refreshed", "objects wait to be refreshed"),
+    Reason.REFRESHES_FAIL: ngettext_lazy("object cannot be refreshed", "objects cannot be refreshed"),
+    Reason.ERASURE_UNFINISHED: ngettext_lazy("erasure is not finished", "erasures are not finished"),
+    Reason.NEVER_RECONCILED: gettext_lazy("events were never reconciled"),
+    Reason.WATERMARK_OLD: gettext_lazy("events are not complete up to now"),
+    Reason.GAP_TOO_LONG: gettext_lazy("every object must be compared"),
+    Reason.RUNS_STOPPED: gettext_lazy("reconciliation has stopped"),
+    Reason.RUNS_FAIL: gettext_lazy("reconciliation keeps failing"),
+    Reason.API_KEY_REFUSED: gettext_lazy("the provider refuses the API key"),
+    Reason.PROVIDER_UNREACHABLE: gettext_lazy("the provider cannot be reached"),
+    Reason.PROVIDER_CLOCK: gettext_lazy("our clock and the provider's differ"),
+    Reason.KEY_REPLACED: gettext_lazy(
+        "The API key is of another project than these rows, so nothing is sent or applied. Put the old key back, "
+        "configure the new one under an alias of its own, or run manage.py payments_forget."
     ),
-    Reason.EVENT_NOT_APPLIED: (
-        ngettext_lazy("event could not be applied", "events could not be applied"),
-        Event,
-        {"state": EventState.PENDING},
+    Reason.NO_ENDPOINT: gettext_lazy("no webhook endpoint is known"),
+    Reason.ENDPOINT: ngettext_lazy("webhook endpoint needs attention", "webhook endpoints need attention"),
+    Reason.SECRET_MISSING: ngettext_lazy("signing secret is not known", "signing secrets are not known"),
+    Reason.SECRET_UNREADABLE: ngettext_lazy(
+        "signing secret cannot be decrypted", "signing secrets cannot be decrypted"
     ),
-    Reason.EVENT_QUARANTINED: (
-        ngettext_lazy("event is in quarantine", "events are in quarantine"),
-        Event,
-        {"state": EventState.QUARANTINED},
-    ),
-    Reason.DISPATCH_PARKED: (
-        ngettext_lazy("event is parked: a receiver keeps failing", "events are parked: a receiver keeps failing"),
-        Event,
-        {"state": EventState.PARKED},
-    ),
-    Reason.DELIVERIES_MISSING: (gettext_lazy("events arrive, but none by webhook"), Event, {}),
-    Reason.OPERATIONS_DUE: (
-        ngettext_lazy("operation waits to be sent", "operations wait to be sent"),
-        Operation,
-        {"state": OperationState.DUE},
-    ),
-    Reason.REFRESHES_DUE: (
-        ngettext_lazy("object waits to be refreshed", "objects wait to be refreshed"),
-        DueRefresh,
-        {},
-    ),
-    Reason.REFRESHES_FAIL: (
-        ngettext_lazy("object cannot be refreshed", "objects cannot be refreshed"),
-        DueRefresh,
-        {},
-    ),
-    Reason.ERASURE_UNFINISHED: (ngettext_lazy("erasure is not finished", "erasures are not finished"), Erasure, {}),
-    Reason.NEVER_RECONCILED: (gettext_lazy("events were never reconciled"), AccountState, {}),
-    Reason.WATERMARK_OLD: (gettext_lazy("events are not complete up to now"), ReconciliationRun, {"kind": "events"}),
-    Reason.GAP_TOO_LONG: (gettext_lazy("every object must be compared"), ReconciliationRun, {"kind": "full"}),
-    Reason.RUNS_STOPPED: (gettext_lazy("reconciliation has stopped"), ReconciliationRun, {}),
-    Reason.RUNS_FAIL: (gettext_lazy("reconciliation keeps failing"), ReconciliationRun, {"state": RunState.FAILED}),
-    Reason.API_KEY_REFUSED: (
-        gettext_lazy("the provider refuses the API key"),
-        ReconciliationRun,
-        {"state": RunState.FAILED},
-    ),
-    Reason.PROVIDER_UNREACHABLE: (
-        gettext_lazy("the provider cannot be reached"),
-        ReconciliationRun,
-        {"state": RunState.FAILED},
-    ),
-    Reason.PROVIDER_CLOCK: (gettext_lazy("our clock and the provider's differ"), AccountState, {}),
-    Reason.KEY_REPLACED: (
-        gettext_lazy(
-            "The API key is of another project than these rows, so nothing is sent or applied. Put the old key back, "
-            "configure the new one under an alias of its own, or run manage.py payments_forget."
-        ),
-        AccountState,
-        {},
-    ),
-    Reason.NO_ENDPOINT: (gettext_lazy("no webhook endpoint is known"), WebhookEndpoint, {}),
-    Reason.ENDPOINT: (
-        ngettext_lazy("webhook endpoint needs attention", "webhook endpoints need attention"),
-        WebhookEndpoint,
-        {},
-    ),
-    Reason.SECRET_MISSING: (
-        ngettext_lazy("signing secret is not known", "signing secrets are not known"),
-        WebhookEndpoint,
-        {},
-    ),
-    Reason.SECRET_UNREADABLE: (
-        ngettext_lazy("signing secret cannot be decrypted", "signing secrets cannot be decrypted"),
-        WebhookEndpoint,
-        {},
-    ),
+}
+#: The list with the rows of each problem: its model and filters.
+_LISTS: dict[Reason, tuple[type[Model], dict[str, str]]] = {
+    Reason.EVENTS_PENDING: (Event, {"state": EventState.PENDING}),
+    Reason.EVENTS_UNDISPATCHED: (Event, {"state": EventState.APPLIED}),
+    Reason.EVENTS_HELD: (Event, {"state": EventState.HELD}),
+    Reason.EVENT_NOT_APPLIED: (Event, {"state": EventState.PENDING}),
+    Reason.EVENT_QUARANTINED: (Event, {"state": EventState.QUARANTINED}),
+    Reason.DISPATCH_PARKED: (Event, {"state": EventState.PARKED}),
+    Reason.DELIVERIES_MISSING: (Event, {}),
+    Reason.OPERATIONS_DUE: (Operation, {"state": OperationState.DUE}),
+    Reason.REFRESHES_DUE: (DueRefresh, {}),
+    Reason.REFRESHES_FAIL: (DueRefresh, {}),
+    Reason.ERASURE_UNFINISHED: (Erasure, {}),
+    Reason.NEVER_RECONCILED: (AccountState, {}),
+    Reason.WATERMARK_OLD: (ReconciliationRun, {"kind": "events"}),
+    Reason.GAP_TOO_LONG: (ReconciliationRun, {"kind": "full"}),
+    Reason.RUNS_STOPPED: (ReconciliationRun, {}),
+    Reason.RUNS_FAIL: (ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.API_KEY_REFUSED: (ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.PROVIDER_UNREACHABLE: (ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.PROVIDER_CLOCK: (AccountState, {}),
+    Reason.KEY_REPLACED: (AccountState, {}),
+    Reason.NO_ENDPOINT: (WebhookEndpoint, {}),
+    Reason.ENDPOINT: (WebhookEndpoint, {}),
+    Reason.SECRET_MISSING: (WebhookEndpoint, {}),
+    Reason.SECRET_UNREADABLE: (WebhookEndpoint, {}),
 }
 #: Users who may see one of these models may see the page of the technical state.
 TECHNICAL: tuple[type[Model], ...] = (
@@ -238,7 +210,8 @@ class AccountPage:
                 yield from self._problem(problem)
 
     def _problem(self, problem: Problem) -> Iterator[Tile]:
-        label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
+        label = _WORDS.get(problem.code, problem.message)
+        model, filters = _LISTS.get(problem.code, (Operation, {}))
         if self.sees(model) or problem.code in OUTAGES:
             is_counted = False
             with contextlib.suppress(TypeError):
