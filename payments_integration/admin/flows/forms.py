@@ -231,21 +231,6 @@ def method_in_full(code: str) -> str:
     return display.text(f"{display.method_name(code)} ({code})")
 
 
-def destination_values(destination: Any) -> dict[str, str]:
-    """Return the values of the form's fields for a stored bank account; none for any other destination."""
-    if not isinstance(destination, dict) or destination.get("type") != "bank_account":
-        return {}
-    document = destination.get("holder_document")
-    document = document if isinstance(document, dict) else {}
-    names = ("holder_name", "bank_code", "account_number", "account_type")
-    found = {
-        **{name: destination.get(name) for name in names},
-        "document_type": document.get("type"),
-        "document_number": document.get("number"),
-    }
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
-
-
 def destination_in_words(destination: dict[str, Any]) -> str:
     """Return a bank account in one phrase."""
     document = destination["holder_document"]

@@ -15,7 +15,7 @@ from django import forms
 from django.utils.functional import cached_property
 
 from payments_integration import conf
-from payments_integration.admin.flows.forms import KeyedForm, destination_values
+from payments_integration.admin.flows.forms import KeyedForm
 from payments_integration.admin.flows.payout import PayoutForm, PayoutPage
 from payments_integration.admin.flows.refund import RefundForm, RefundPage
 from payments_integration.admin.shared import display
@@ -60,7 +60,7 @@ def known_banks(payouts: Iterable[Payout]) -> list[Known]:
     """Return the banks that money went to, for users who may see bank accounts. The provider does not list banks."""
     found: dict[str, set[str]] = {}
     for payout in payouts:
-        code = destination_values(payout.destination).get("bank_code")
+        code = _bank_account(payout.destination).get("bank_code")
         if code and not payout.erased_at:
             found.setdefault(display.text(code), set()).add(payout.country)
     return [Known(code, "", " ".join(sorted(countries))) for code, countries in sorted(found.items())]
@@ -86,7 +86,7 @@ class SuggestingPayoutPage(PayoutPage):
     def recipient(self, row: Payout) -> dict[str, Any]:
         """Return the recipient of a payout as form values. Only users who may see the bank account get it."""
         sees = self.admin.sees_personal(self.request)
-        account = destination_values(row.destination) if sees else {}
+        account = _bank_account(row.destination) if sees else {}
         names = ("account", "country", "currency", "method_code")
         return {**{name: getattr(row, name) for name in names}, **account}
 
@@ -119,7 +119,7 @@ class SuggestingPayoutPage(PayoutPage):
         """Yield (name, URL) of the bank accounts that money last went to, unless their last payout came back."""
         known = set()
         for row in self.newest:
-            account = destination_values(row.destination)
+            account = _bank_account(row.destination)
             where = (row.account, row.currency, row.country, account.get("bank_code"), account.get("account_number"))
             if row.erased_at or row.refund_id or where in known or row.account not in conf.aliases():
                 continue
@@ -148,3 +148,18 @@ class SuggestingRefundPage(RefundPage):
             return []
         newest = Payout.objects.only("destination", "country", "erased_at").order_by("-created_at", "-pk")
         return [bank for bank in known_banks(newest[:SUGGEST_FROM]) if self.payment.country in bank.countries]
+
+
+def _bank_account(destination: Any) -> dict[str, str]:
+    """Return the values of the form's fields for a stored bank account; none for any other destination."""
+    if not isinstance(destination, dict) or destination.get("type") != "bank_account":
+        return {}
+    document = destination.get("holder_document")
+    document = document if isinstance(document, dict) else {}
+    names = ("holder_name", "bank_code", "account_number", "account_type")
+    found = {
+        **{name: destination.get(name) for name in names},
+        "document_type": document.get("type"),
+        "document_number": document.get("number"),
+    }
+    return {name: value for name, value in found.items() if isinstance(value, str) and value}

@@ -6,17 +6,18 @@ that adds up everything. So a list costs the same even with a hundred million ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
+from django.db import connections
 from django.db.models import QuerySet
 from django.utils.text import capfirst
 
 from payments_integration.admin.lists.filters import KnownValues
 from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import Days
-from payments_integration.db.sums import sums_by
 from payments_integration.models import Mirror
 from payments_integration.money import format_count
 
@@ -47,7 +48,7 @@ def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, e
         rows = rows.filter(gone_at=None)
     # Keep the order of the list, so that the database plans the query like a page.
     limited = rows.order_by() if everything else rows[: MAX_ROWS + 1]
-    found = sums_by(limited, "currency", names, using=rows.db)
+    found = _sums_by(limited, "currency", names, using=rows.db)
     if not everything and sum(count for _currency, count, _sums in found) > MAX_ROWS:
         return Totals(headings, [])
     lines = [
@@ -55,6 +56,32 @@ def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, e
         for currency, count, sums in sorted(found)
     ]
     return Totals(headings, lines)
+
+
+def _sums_by(
+    rows: QuerySet[Any, Any], group: str, names: Sequence[str], *, using: str
+) -> list[tuple[str, int, list[int]]]:
+    """Return for each value of the field ``group`` the number of rows and the sums of the integer fields ``names``.
+
+    ``rows`` may have a LIMIT, which Django would apply to the groups. Sums may have any size.
+    """
+    # SQLite adds up the upper and the lower halves.
+    halves = "SUM({0} >> 32), SUM({0} & 4294967295)" if connections[using].vendor == "sqlite" else "0, SUM({0})"
+    quote = connections[using].ops.quote_name
+    columns = [quote(rows.model._meta.get_field(name).column) for name in (group, *names)]
+    try:
+        sql, parameters = rows.values_list(group, *names).query.get_compiler(using=using).as_sql()
+    except EmptyResultSet:
+        return []
+    wanted = ", ".join((columns[0], "COUNT(*)", *map(halves.format, columns[1:])))
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT {wanted} FROM ({sql}) AS listed GROUP BY {columns[0]}", parameters)  # noqa: S608
+        found = cursor.fetchall()
+
+    def total(upper: Any, lower: Any) -> int:
+        return (int(upper or 0) << 32) + int(lower or 0)
+
+    return [(value, count, list(map(total, sums[::2], sums[1::2]))) for value, count, *sums in found]
 
 
 def _is_found_by_one_index(specs: Iterable[Any]) -> bool:
