@@ -65,13 +65,7 @@ def _settings_are_wrong() -> bool:
 
 @_listed
 def check_settings(**options: Any) -> Messages:
-    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. E017: a misspelt environment variable.
-    E024: WAKE_UP would never be called. E027: workers do not work in the schemas of django-tenants.
-    W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
-    REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app. W027: an annotation limits
-    the rate of the tasks. W028: or their time. W029: the project's Celery app is not imported. W032: handlers wait for
-    a time in the future.
-    """
+    """Check the app's setting (E001 to E013 as ``conf.problems``), and the settings that it needs to work."""
     raw = getattr(settings, conf.NAME, {})
     problems = list(conf.problems(raw))
     for problem in problems:
@@ -174,9 +168,7 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
 
 @_listed
 def check_database(**options: Any) -> Messages:
-    """E016: times are stored in a zone other than UTC. E026: a library answers reads from a cache. W002: SQLite's mode
-    of transactions. W015: ATOMIC_REQUESTS.
-    """
+    """Check the database's options, and the libraries between it and the app."""
     alias = router.db_for_write(Event)
     for using in dict.fromkeys((alias, router.db_for_read(Event))):
         zone = connections[using].timezone_name
@@ -245,10 +237,7 @@ def _is_in_cachalot(model: type[Model]) -> bool:
 
 @_listed
 def check_webhook_urls(**options: Any) -> Messages:
-    """E015: a webhook URL is missing from the URLconf, or another route takes its deliveries.
-
-    W018: it begins with a language.
-    """
+    """Check that deliveries reach the webhook view."""
     if not getattr(settings, "ROOT_URLCONF", None):
         return
     for name, arguments in ((f"{ID}:webhook", {}), (f"{ID}:webhook-account", {"account": conf.DEFAULT_ACCOUNT})):
@@ -275,9 +264,7 @@ def check_webhook_urls(**options: Any) -> Messages:
 
 @_listed
 def check_api(**options: Any) -> Messages:
-    """E014: an option of the REST API, ORDER_URL or WAKE_UP names what cannot be imported or is of another type. W014:
-    there are several accounts, and nothing says who may use which. W026: django-cors-headers refuses or hides headers.
-    """
+    """Check what the options name, and who may use the REST API from where."""
     if _settings_are_wrong():
         return  # reported as E001 to E013
     current = conf.current()
@@ -351,11 +338,7 @@ _HANDLERS = ("payment_handlers", "payments_handlers")
 
 @_listed
 def check_handlers(**options: Any) -> Messages:
-    """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``.
-
-    W017: a receiver of Django's ``pre_save`` or ``post_save`` waits for a mirror, which events write without them.
-    W033: no process imports a module of handlers.
-    """
+    """Check that the project's handlers and receivers are called, and can be."""
     for mirror in MIRRORS.values():
         # Receivers for every model, such as an audit log's, are not meant for payments alone.
         if any(key[1] == id(mirror) for signal in (pre_save, post_save) for key, *_ in signal.receivers):
@@ -575,7 +558,7 @@ def _removes_data(name: str, function: Any) -> bool:
 @_listed
 def check_keys(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. E010: no key can read a stored webhook secret."""
-    if _settings_are_wrong() or not _has_endpoints(databases):
+    if _settings_are_wrong() or not _may_read(WebhookEndpoint, databases):
         return
     # Imports a large library, which starting the app does not need.
     from payments_integration.projection import has_unreadable_secret  # noqa: PLC0415
@@ -592,7 +575,7 @@ def check_keys(databases: Collection[str] | None = None, **options: Any) -> Mess
 @_listed
 def check_endpoints(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --deploy --database``. W025: an account has neither a webhook endpoint nor a secret."""
-    if _settings_are_wrong() or not _has_endpoints(databases):
+    if _settings_are_wrong() or not _may_read(WebhookEndpoint, databases):
         return
     active = WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)
     registered = {row.account for row in active if not reconciliation.is_elsewhere(row)}
@@ -608,20 +591,17 @@ def check_endpoints(databases: Collection[str] | None = None, **options: Any) ->
             )
 
 
-def _has_endpoints(databases: Collection[str] | None) -> bool:
-    """Return True if the check may read the table of endpoints, and it exists."""
-    using = router.db_for_read(WebhookEndpoint)
+def _may_read(model: type[Model], databases: Collection[str] | None) -> bool:
+    """Return True if the check may read the model's table, and it exists: it does not before the first migrate."""
+    using = router.db_for_read(model)
     if not databases or using not in databases:
         return False
-    return WebhookEndpoint._meta.db_table in connections[using].introspection.table_names()
+    return model._meta.db_table in connections[using].introspection.table_names()
 
 
 @_listed
 def check_storage(databases: Collection[str] | None = None, **options: Any) -> Messages:
-    """With ``check --database``. W016: the database cannot store every character. E023: nor every webhook body.
-
-    E025: a node of a cluster may be read before it has what another one has committed.
-    """
+    """With ``check --database``. Check that the server stores everything, and shows what it has stored."""
     using = router.db_for_write(Event)
     if not databases or using not in databases:
         return
@@ -667,13 +647,9 @@ def _may_be_behind(using: str) -> bool:
 
 @_listed
 def check_accounts(databases: Collection[str] | None = None, **options: Any) -> Messages:
-    """With ``check --database``. E018: a key was replaced by one of another project. E019: rows
-    belong to an alias that is not configured.
-    """
-    if not databases or router.db_for_read(Event) not in databases or _settings_are_wrong():
+    """With ``check --database``. Check that the setting has the accounts, and the keys, that filled the mirror."""
+    if _settings_are_wrong() or not _may_read(AccountState, databases):
         return
-    if AccountState._meta.db_table not in connections[router.db_for_read(AccountState)].introspection.table_names():
-        return  # before the first migrate, or after one that removed the core's tables and left an optional app's
     # Not imported at the start: only these checks read the mirror.
     from payments_integration import sync  # noqa: PLC0415
 

@@ -124,12 +124,9 @@ def _runs(*kinds: str, **filters: Any) -> Callable[[str], Iterator[str]]:
 
 def _endpoints(account: str) -> Iterator[str]:
     for row in WebhookEndpoint.objects.filter(account=account, deleted_at=None).order_by("pk")[:SHOWN]:
-        yield f"{row.pk}: {row.url}, {row.status}, {len(row.events)} event types, secret {_secret(row)}"
+        secret = f"stored at {_time(row.secret_since)}" if row.secret_token and row.secret_since else "not stored"
+        yield f"{row.pk}: {row.url}, {row.status}, {len(row.events)} event types, secret {secret}"
     yield f"secrets in the account's WEBHOOK_SECRETS: {len(conf.account(account).webhook_secrets)}"
-
-
-def _secret(row: WebhookEndpoint) -> str:
-    return f"stored at {_time(row.secret_since)}" if row.secret_token and row.secret_since else "not stored"
 
 
 def _recovered(account: str) -> Iterator[str]:

@@ -117,12 +117,12 @@ class Worker:
         """
         begun = time.monotonic()
         logger.info("payments_worker has started for %s", ", ".join(self._accounts))
-        with _counted(self._counts):
-            try:
-                self._run()
-            finally:
-                seconds = time.monotonic() - begun
-                logger.info("payments_worker has stopped after %d s: %s", seconds, self._counts)
+        telemetry.observe(self._counts)
+        try:
+            self._run()
+        finally:
+            telemetry.forget(self._counts)
+            logger.info("payments_worker has stopped after %d s: %s", time.monotonic() - begun, self._counts)
 
     def _run(self) -> None:
         schedule = threading.Thread(target=self._follow_schedule, name="payments-schedule", daemon=True)
@@ -288,16 +288,6 @@ def stopped_by_signals() -> Iterator[None]:
             # None if code outside Python installed it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         stopping.clear()
-
-
-@contextmanager
-def _counted(counts: Counts) -> Iterator[None]:
-    """Count what happens in this process during the block."""
-    telemetry.observe(counts)
-    try:
-        yield
-    finally:
-        telemetry.forget(counts)
 
 
 @contextmanager

@@ -211,7 +211,8 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(held, row, error=f"the account {row.account} is not configured any more")
         return False
     try:
-        _read(row, hurry=hurry)
+        wait = 0.0 if hurry else RATE_LIMIT_WAIT
+        sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
     except NotFound as error:
         # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
         if held.row.filter(projection.is_awaited()).exists():
@@ -240,11 +241,6 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         return True
     _postpone(held, row)
     return False
-
-
-def _read(row: DueRefresh, *, hurry: bool) -> None:
-    wait = 0.0 if hurry else RATE_LIMIT_WAIT
-    sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
 
 
 def _postpone(held: Held, row: DueRefresh, **values: str) -> None:

@@ -97,10 +97,6 @@ def _approve(operation: Operation, press: Press) -> None:
             raise
 
 
-def _reject(operation: Operation, press: Press) -> None:
-    services.reject(operation, press.user, press.answers["comment"])
-
-
 def _approved(operation: Operation | None) -> Outcome:
     if operation is not None and operation.state == OperationState.DONE:
         words = _("%(amount)s was approved and sent. The provider created %(id)s.")
@@ -201,7 +197,7 @@ REJECT = Button(
     name="reject",
     label=gettext_lazy("Reject"),
     permission="approve_operation",
-    call=_reject,
+    call=lambda operation, press: services.reject(operation, press.user, press.answers["comment"]),
     twin=None,
     done=_rejected,
     logged=gettext_lazy("Rejected."),
