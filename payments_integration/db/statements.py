@@ -116,9 +116,18 @@ def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tupl
 
 def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
     """Return the values of fields as parameters of a statement."""
-    connection = connections[using]
+    connection, parameters = connections[using], _parameters(model, using, tuple(values))
+    return [
+        value if type(value) is plain else _prepared(value, field, connection)
+        for value, (field, plain) in zip(values.values(), parameters, strict=True)
+    ]
+
+
+@cache
+def _parameters(model: type[Model], using: str, names: tuple[str, ...]) -> list[tuple[Field[Any, Any], type | None]]:
+    """Return the fields, each with the type whose values it need not convert."""
     fields: Any = model._meta
-    return [_prepared(value, fields.get_field(name), connection) for name, value in values.items()]
+    return [(field, _plain(field, connections[using])) for field in map(fields.get_field, names)]
 
 
 def placeholders(count: int) -> str:

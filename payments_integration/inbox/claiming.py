@@ -162,13 +162,10 @@ def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
 
 
 def _with_new_lock_rows(keys: set[ObjectKey]) -> list[int]:
-    known = {row.object_key for row in ObjectDispatch.objects.filter(of_objects(keys))}
-    statements.insert_many(
-        [
-            ObjectDispatch(account=account, object_kind=kind, object_id=object_id)
-            for account, kind, object_id in sorted(keys - known)
-        ]
-    )
+    names = ("account", "object_kind", "object_id")
+    known = ObjectDispatch.objects.filter(of_objects(keys)).values_list(*names)
+    missing = [ObjectDispatch(**dict(zip(names, key, strict=True))) for key in sorted(keys.difference(known))]
+    statements.insert_many(missing, keys=False)
     return _lock_rows(keys)
 
 
