@@ -157,8 +157,11 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable
         return ledger.Reopenable(operation, key_is_known=False)
     claim = outcomes.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
-        message = _("This may have been executed before: %(why)s. If it was not, use another key.")
-        raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
+        message = _(
+            "This may have been executed before: %(why)s. If it was not, say so with “These are others” on the page "
+            "of the operation %(operation)s, or use another key."
+        )
+        raise ValidationError({"idempotency_key": [message % {"why": verdict.note, "operation": operation.pk}]})
     look_ups.write_verdict(claim, verdict)
     return None
 

@@ -144,8 +144,8 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
 def mark_others(operation: Operation | str, object_ids: Collection[str], actor: object, comment: str) -> Operation:
     """Record that objects which seem to be an operation's result belong to others, as a person has verified.
 
-    For operations that were never sent, as far as the ledger knows, or that need a person. The objects no longer keep
-    it from being sent or closed, and no look-up links it to one of them. Sends nothing now.
+    For operations that were never sent, as far as the ledger knows, that need a person, or that ``has_free_key``. The
+    objects no longer keep it from being sent or closed, and no look-up links it to one of them. Sends nothing now.
 
     Args:
         operation: An instance or its id.
@@ -172,7 +172,8 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
     others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
     note = operation.with_note(f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
     at_rest = Q(may_have_run=False) | Q(state=OperationState.NEEDS_PERSON)
-    rows = ledger.unclaimed(operation, OPEN_OPERATION_STATES).filter(at_rest)
+    states = {operation.state} if operation.has_free_key else OPEN_OPERATION_STATES
+    rows = ledger.unclaimed(operation, states).filter(at_rest)
     if not call.creates or not updated(rows, other_objects=others, note=note):
         refuse(_("It may have been sent, or somebody is working on it now."))
     operation.refresh_from_db()
@@ -180,7 +181,7 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
 
 
 def fitting_objects(operation: Operation) -> list[str]:
-    """Return the mirrored objects that seem to be the result of an operation that is not settled.
+    """Return the mirrored objects that seem to be the result of an operation that is not settled or ``has_free_key``.
 
     For pages that show them before a person decides; a look-up and sending ask the provider as well. Sends no request.
 
@@ -191,7 +192,8 @@ def fitting_objects(operation: Operation) -> list[str]:
         Ids.
     """
     call = operations.get(operation.operation)
-    if operation.state not in OPEN_OPERATION_STATES or not isinstance(call, operations.Creation):
+    may_be_sent = operation.state in OPEN_OPERATION_STATES or operation.has_free_key
+    if not may_be_sent or not isinstance(call, operations.Creation):
         return []
     if operation.may_have_run:
         return _mirrored_matches(operation, call)
@@ -272,6 +274,9 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         # Otherwise what fits would keep it from being closed for ever.
         names |= {"mark_others"} if call.creates and _mirrored_matches(operation, call) else set()
     elif operation.state in OPEN_OPERATION_STATES and _may_be_sent_before(operation, call):
+        names.add("mark_others")
+    elif operation.has_free_key and _may_be_sent_before(operation, call) and fitting_objects(operation):
+        # Otherwise what fits would keep the same call from being sent for ever.
         names.add("mark_others")
     return frozenset(names)
 

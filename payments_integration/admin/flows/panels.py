@@ -43,6 +43,7 @@ _TITLES = {
     OperationState.UNKNOWN: gettext_lazy("It is not known whether this happened"),
     OperationState.NEEDS_PERSON: gettext_lazy("Decide whether this happened"),
     OperationState.DUE: gettext_lazy("Not sent yet"),
+    OperationState.CLOSED: gettext_lazy("Not sent yet"),
 }
 #: Why a resolution is suggested.
 _ADVICE = {
@@ -83,7 +84,7 @@ class DecisionPanel:
 
 def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation) -> Any:
     """Return the panel of an operation; None if there is nothing to decide."""
-    if operation.state not in OPEN_OPERATION_STATES:
+    if operation.state not in OPEN_OPERATION_STATES and not operation.has_free_key:
         return None
     fitting = services.fitting_objects(operation)
     allowed = services.possible_resolutions(operation)

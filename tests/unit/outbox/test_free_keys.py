@@ -379,6 +379,30 @@ def test_what_fits_twice_is_refused(fake: Fake) -> None:
         assert (only_operation().state, len(fake.calls)) == (OperationState.CLOSED, 1)
 
 
+def test_a_person_who_says_that_they_are_others_has_it_sent(fake: Fake, mirrored: Any) -> None:
+    """Otherwise an order whose key ``attempt_key`` gives could never be paid."""
+
+    def buy() -> Any:
+        return services.create_payment(**{**PAYMENT, "merchant_reference": "o1", "idempotency_key": "k1"})
+
+    with time_machine.travel(START, tick=False) as clock:
+        operation = closed(fake, buy)
+        clock.shift(timedelta(days=3))
+        assert "mark_others" not in services.possible_resolutions(operation), "nothing fits it"
+        for _ in range(2):
+            mirrored(payment(amount=PAYMENT["amount"], merchant_reference="o1", created_at=START), known=False)
+        with pytest.raises(ValidationError, match="These are others"):
+            buy()
+        others = services.fitting_objects(only_operation())
+        assert services.possible_resolutions(only_operation()) == {"mark_others"}
+        services.mark_others(operation, others, "ana", "of the old shop")
+        assert (only_operation().state, len(fake.calls)) == (OperationState.CLOSED, 1)
+        assert buy().pk not in others
+        assert (only_operation().pk, only_operation().state) == (operation.pk, OperationState.DONE)
+        with pytest.raises(ValidationError, match="It may have been sent"):
+            services.mark_others(operation, others, "ana", "too late")
+
+
 def test_what_only_the_mirror_shows_is_linked(fake: Fake, mirrored: Any) -> None:
     with time_machine.travel(START, tick=False) as clock:
         closed(fake, lambda: pay(merchant_reference="o1"))

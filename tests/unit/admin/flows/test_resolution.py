@@ -95,6 +95,14 @@ def test_each_button_is_offered_where_it_can_apply(boss: Client, fields: dict[st
     assert offered(boss, sent(**fields)) == names
 
 
+def test_what_keeps_a_free_key_from_being_used_can_be_said_to_be_others(boss: Client) -> None:
+    free = {"state": "closed", **NEVER_SENT, "error": {"status_code": 401}, "merchant_reference": "o1"}
+    operation = sent(operation="create_payment", amount=100, currency="CLP", **free)
+    assert offered(boss, operation) == set()
+    rows.payment(merchant_reference="o1", amount=100, currency="CLP", created_at=operation.created_at)
+    assert offered(boss, operation) == {"others"}
+
+
 def test_the_buttons_are_offered_with_their_permission(staff: Callable[..., Client]) -> None:
     operation = sent()
     assert offered(staff("view_operation"), operation) == set()
