@@ -72,9 +72,9 @@ def attempt_key(
     if price is not None:
         amount, key.currency = price
         totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency, Totals(key.currency))
-        # The call refuses an amount below zero, in words for the payer.
+        # The call refuses an amount of zero or less, in words for the payer.
         missing = totals.missing(max(0, checked_minor(amount, key.currency)))
-        key.amounts = frozenset({amount, missing} - {0})
+        key.amounts = frozenset({amount, missing or amount})
         is_paid = amount > 0 and missing == 0
     else:
         is_paid = _has_other_payment(of, {operation.result_id for operation in operations})

@@ -521,12 +521,15 @@ class TestANewKeyKnowsItsOrder:
         with pytest.raises(TypeError, match="an amount is an int in minor units, not CombinedExpression"):
             sale.attempt_key()
 
+    @pytest.mark.parametrize("price", [-500, 0])
     @pytest.mark.parametrize("is_paid_in_part", [False, True])
-    def test_a_payer_reads_that_a_credit_cannot_be_paid(self, sale: Sale, is_paid_in_part: bool) -> None:
+    def test_a_payer_reads_that_a_credit_or_nothing_cannot_be_paid(
+        self, sale: Sale, is_paid_in_part: bool, price: int
+    ) -> None:
         if is_paid_in_part:
             rows.payment(status="succeeded", amount_received=20, merchant_reference="S-1", currency="MXN")
-        sale.amount = -500
-        for amount in (-500, 500):
+        sale.amount = price
+        for amount in (price, 500):
             with pytest.raises(ValidationError) as caught:
                 services.create_payment(**self.arguments(sale, amount=amount))
             assert "amount" in caught.value.message_dict
