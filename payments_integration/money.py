@@ -82,7 +82,11 @@ def example_for(amount: object, currency: object = None) -> Example:
     if minor <= 0:
         return Example()
     whole = to_major(minor, currency)
-    return Example(minor, f"{currency} {whole}", f'money.to_minor(Decimal("{whole}"), "{currency}")')
+    call = f'money.to_minor(Decimal("{whole}"), "{currency}")'
+    if isinstance(amount, Decimal | float) and minor != amount == int(amount):
+        # Perhaps a Decimal that was multiplied by 100.
+        call += f", or {int(amount)} if it is in minor units"
+    return Example(minor, f"{currency} {whole}", call)
 
 
 def checked_minor(amount: object, currency: object = None) -> int:

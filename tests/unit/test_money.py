@@ -120,6 +120,12 @@ def test_what_takes_minor_units_names_the_helper(show: Any, wrong: object) -> No
         (Decimal("58.9"), "BRL", '5890 for BRL 58.90: money.to_minor(Decimal("58.90"), "BRL")'),
         (58.9, "PEN", '5890 for PEN 58.90: money.to_minor(Decimal("58.90"), "PEN")'),
         ("990.00", "CLP", '990 for CLP 990: money.to_minor(Decimal("990"), "CLP")'),
+        (
+            Decimal("11990.00"),  # 119.90 * 100
+            "USD",
+            '1199000 for USD 11990.00: money.to_minor(Decimal("11990.00"), "USD"), or 11990 if it is in minor units',
+        ),
+        (Decimal("990.00"), "CLP", '990 for CLP 990: money.to_minor(Decimal("990"), "CLP")'),
         (Decimal("990.5"), "CLP", str(Example())),
         ("990", "USD", str(Example())),  # perhaps minor units
         (Decimal("NaN"), "USD", str(Example())),
