@@ -273,8 +273,10 @@ def _is_order(*classes: Any) -> bool:
 
 
 def _text(row: Payable, name: str) -> str:
-    """Return a field's value as the database and the mirror hold it; "" for None."""
+    """Return a field's value as the database and the mirror hold it; "" for None, and for what SQL computes."""
     value, field = prices.value(row, name), prices.column(type(row), name)
+    if hasattr(value, "resolve_expression"):
+        return ""
     # A new row holds what it was given, such as a UUID's hex. Read again, it would be another text.
     value = value if field is None else field.to_python(value)
     if isinstance(value, str):

@@ -19,6 +19,7 @@ from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
+from django.db.models.functions import Concat
 from django.template import Context, Template
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext, isolate_apps
@@ -207,6 +208,19 @@ def test_a_new_row_has_the_reference_that_it_has_when_it_is_read_again(written: 
     assert (key, key.merchant_reference) == (Customer.objects.get().attempt_key(), str(KNOWN))
     paid(merchant_reference=str(KNOWN))
     assert new.is_paid(10_000, "CLP")
+
+
+@pytest.mark.django_db
+@pytest.mark.promise(5)
+def test_a_new_row_whose_reference_sql_computes_has_none_until_it_is_read_again(order: Order) -> None:
+    """The text of an expression is the same for every row, and so would be the payment."""
+    order.number = Concat(models.Value("A-"), "id", output_field=models.CharField())  # type: ignore[assignment]
+    assert (order._key(), list(order.payments)) == (("default", ""), [])
+    with pytest.raises(ValueError, match="needs an order with an account and a merchant_reference"):
+        order.attempt_key()
+    order.save()
+    order.refresh_from_db()
+    assert order.attempt_key() == f"order-default-A-{order.pk}-1"
 
 
 @isolate_apps("tests.factories.receivers")
