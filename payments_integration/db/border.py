@@ -23,6 +23,8 @@ from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
 _SILENT = "_payments_integration_silent_session"
+#: The alias of no database.
+_LEFT = "left open by a receiver"
 #: libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
 _POSTGRES_OPEN = (2, 3)
 
@@ -83,7 +85,8 @@ def closed_blocks() -> Iterator[None]:
     """Raise TransactionManagementError if a block of ``atomic`` is left open, or autocommit off, on any database.
 
     No later block would then be the outermost one, which commits. A generator that stops inside a block leaves it so.
-    Outside a transaction, what the block has done is rolled back.
+    Outside a transaction, what the block has done is rolled back. If the generator ends later, for example with the
+    garbage, its block raises ConnectionDoesNotExist. It would end the transaction that is open by then.
     """
     before = {state: _blocks(state) for state in connections.all(initialized_only=True)}
     are_left = False
@@ -97,6 +100,8 @@ def closed_blocks() -> Iterator[None]:
             is_off = autocommit and not (was_in_block or _autocommit(state))
             if is_off or len(state.atomic_blocks) > len(blocks):
                 are_left = True
+                for block in state.atomic_blocks[len(blocks) :]:
+                    block.using = _LEFT
                 state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
                 if not was_in_block:
                     state.run_on_commit, state.needs_rollback, state.closed_in_transaction = [], False, False

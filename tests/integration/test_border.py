@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +15,9 @@ from django.db import DatabaseError, Error, OperationalError, connection, connec
 from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
 from django.utils import timezone
+from django.utils.connection import ConnectionDoesNotExist
 
-from payments_integration import inbox, reconciliation, services, telemetry
+from payments_integration import inbox, reconciliation, services, signals, telemetry
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
 from payments_integration.inbox.receiving import read_again
@@ -332,7 +333,8 @@ def _close_in_a_block() -> None:
 
 @pytest.mark.case(120)
 @pytest.mark.parametrize(
-    "begin", [transaction.atomic().__enter__, lambda: transaction.set_autocommit(False), _close_in_a_block]
+    "begin",
+    [lambda: transaction.atomic().__enter__(), lambda: transaction.set_autocommit(False), _close_in_a_block],
 )
 def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(
     begin: Callable[[], object], caplog: pytest.LogCaptureFixture
@@ -392,6 +394,36 @@ def test_a_block_left_open_on_another_database_costs_its_own_item_an_attempt(
     assert list(Event.objects.exclude(state=EventState.DONE).values_list("object_id", "attempts")) == [("pay_2", 1)]
     assert not connections[shop].in_atomic_block
     assert connections[shop].get_autocommit()
+
+
+@pytest.mark.case(121)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_generator_of_a_handler_that_ends_later_ends_no_other_transaction(unlogged: None, fails: bool) -> None:
+    """The garbage collector may end it at any line, such as between a mirror row and the mark of its event."""
+    left: list[Iterator[None]] = []
+
+    def lock_orders() -> Iterator[None]:
+        with transaction.atomic():
+            yield
+
+    def handler(event: Event, **_: Any) -> None:
+        left.append(lock_orders())
+        next(left[-1])
+        if fails:
+            raise LookupError("no such order")
+
+    def end_them(rows: Sequence[Any]) -> None:
+        while left:
+            with pytest.raises(ConnectionDoesNotExist):
+                left.pop().close()  # type: ignore[attr-defined]
+
+    with connected(handler):
+        take_in("pay_1", events=1)
+        inbox.dispatch()
+        signals.on_mirror_written(end_them)
+        take_in("pay_2", events=1)
+    assert set(Event.objects.values_list("object_id", "attempts")) == {("pay_1", 1), ("pay_2", 0)}
+    assert Payment.objects.count() == 2
 
 
 @pytest.mark.case(120)
@@ -494,7 +526,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "marks for rollback": lambda: transaction.set_rollback(True),
     "rolls back by hand": _roll_back,
     "leaves the session unusable": _leave_the_session_unusable,
-    "leaves a block open": transaction.atomic().__enter__,
+    "leaves a block open": lambda: transaction.atomic().__enter__(),
     "has the item marked": lambda: Event.objects.filter(object_id="pay_2").update(state=EventState.DONE),
 }
 if MARIADB:
