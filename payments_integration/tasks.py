@@ -54,6 +54,10 @@ def _task(work: Work) -> Any:
         # A task that runs in the caller's thread uses the caller's connections.
         has_own_connections = not (task.request.is_eager or task.request.called_directly)
         if has_own_connections:
+            if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+                # An earlier task of the project has left a block open. Celery cannot close its connection, and no
+                # later task of this process would commit.
+                discard_all()
             drop_broken_connections()
         if is_nested(ledger_database()):
             raise TransactionRefused(

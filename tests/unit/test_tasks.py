@@ -108,6 +108,31 @@ def test_a_greenlet_and_a_task_that_failed_leave_no_connection_open(pool: str, f
     assert found == [stays_open]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_block_that_an_earlier_task_left_open_stops_no_later_one(payments_sandbox: ProviderSandbox) -> None:
+    """As a generator that stops inside it does. Celery closes the connection after each task, which ends no block."""
+    errors: list[BaseException] = []
+
+    def worker_process() -> None:
+        transaction.atomic().__enter__()
+        Event.objects.exists()
+        connections["default"].close()
+        tasks.sync_balances.push_request(called_directly=False, is_eager=False)
+        try:
+            tasks.sync_balances.run("default")
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            tasks.sync_balances.pop_request()
+            connections.close_all()
+
+    thread = threading.Thread(target=worker_process)
+    thread.start()
+    thread.join(30)
+    assert not errors
+    assert ReconciliationRun.objects.get().state == "done"
+
+
 @pytest.mark.parametrize("name", ["reconcile_events", "reconcile_objects", "sync_balances"])
 def test_an_error_of_one_account_leaves_no_later_one_without_its_pass(name: str) -> None:
     work = {"sync_balances": "reconcile_balances"}.get(name, name)
