@@ -204,6 +204,13 @@ class Inline:
         with self._lock:
             now, pass_at = time.monotonic(), None
             other = self._workers.get(account)
+            in_pass = self._in_this_thread.accounts
+            if account in in_pass:
+                # A callback within the pass wakes. A pass of its own would have its own time, as would the pass of a
+                # callback within that: the request would last as long as its backlog.
+                if other is not None:
+                    other.again = True
+                return
             if other is not None and other.pass_at is not None:
                 if deadline <= other.pass_at:
                     return  # its pass comes after this wake-up
@@ -214,11 +221,14 @@ class Inline:
                 return
             worker = self._workers[account] = _Worker(now + self._term, pass_at)
         while worker.pass_at is None or self._waited(account, worker, worker.pass_at):
+            self._in_this_thread.accounts = in_pass | {account}
             try:
                 self._work(account, deadline)
             except BaseException:
                 self._end(account, worker)
                 raise
+            finally:
+                self._in_this_thread.accounts = in_pass
             if self._end(account, worker, deadline):
                 return
 
@@ -249,6 +259,12 @@ class Inline:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._workers: dict[str, _Worker] = {}
+        self._in_this_thread = _InThisThread()
+
+
+class _InThisThread(threading.local):
+    #: The accounts for which a pass runs.
+    accounts: frozenset[str] = frozenset()
 
 
 class _Worker:

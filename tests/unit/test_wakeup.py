@@ -222,6 +222,23 @@ def test_a_wake_up_after_the_term_of_the_working_thread_runs_its_own_pass() -> N
     assert work.passes == ["first", "second"]
 
 
+def test_a_wake_up_within_a_pass_starts_none_within_it() -> None:
+    """As of a callback that calls a service: the request would last as long as its backlog."""
+    passes: list[str] = []
+
+    def work(account: str, deadline: float) -> None:
+        passes.append(account)
+        if len(passes) == 1:
+            inline("default", time.monotonic() + 60)
+            assert passes == ["default"]
+            inline("second", time.monotonic() + 60)
+            assert passes == ["default", "second"]
+
+    inline = wakeup.Inline(work, term=0, pause=0)
+    inline("default", time.monotonic() + 60)
+    assert passes == ["default", "second", "default"]
+
+
 def test_no_pass_is_started_for_other_accounts_after_the_deadline() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=60)
