@@ -150,7 +150,7 @@ class ListAdmin(_ModelAdmin):
     # Columns
 
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
-        return tuple(map(self._masking(request, self._list_column), self.list_names(request)))
+        return tuple(map(self.masking(request, self._list_column), self.list_names(request)))
 
     def list_names(self, request: HttpRequest) -> list[Any]:
         """Return the names of the columns."""
@@ -162,13 +162,13 @@ class ListAdmin(_ModelAdmin):
         return None if self.sortable_by is None else [self._list_column(name) for name in self.sortable_by]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        shown = self._masking(request, self._column)
+        shown = self.masking(request, self._column)
         return [
             (title, {**options, "fields": tuple(map(shown, options["fields"]))})
             for title, options in super().get_fieldsets(request, obj)
         ]
 
-    def _masking(self, request: HttpRequest, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def masking(self, request: HttpRequest, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a function from a field's name to its column: ``shown``, or a masked column for this user."""
         if self.sees_personal(request):
             return shown

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from payments_integration.admin.lists import filters
 from payments_integration.contrib.backoffice import index, search as terms
@@ -243,3 +244,21 @@ def test_the_results_say_who_and_how(staff: Callable[..., Client], scene: dict[s
     masked = cells(staff(*seen))
     assert [masked["Payments"][2], masked["Refunds"][2]] == ["•••", "•••"]
     assert masked["Payments"][4] == shown["Payments"][4]
+
+
+def test_the_results_say_what_was_refunded_and_why_it_failed(staff: Callable[..., Client], db: None) -> None:
+    same = {"merchant_reference": "order-9", "amount": 500, "currency": "CLP"}
+    rows.payment(amount_received=500, refunded_amount=500, **same)
+    rows.payment(amount_received=500, **same)
+    rows.payout(status="failed", failure_reason="account closed", **same)
+    index.rebuild("default")
+
+    def statuses(client: Client) -> list[list[str]]:
+        tables = client.get(SEARCH, {"q": "order-9"}).context["tables"]
+        return [[strip_tags(row[1]) for row in table.rows] for table in tables]
+
+    seen = ("view_payment", "view_payout")
+    payments, payouts = statuses(staff(*seen, "view_personal_data"))
+    assert sorted(payments) == ["succeeded", "succeeded refunded in full"]
+    assert payouts == ["failed the account is closed"]
+    assert statuses(staff(*seen))[1] == ["failed"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -163,6 +163,9 @@ class SearchPage:
             return {**name, **status, _("Currency"): lambda row: display.text(row.currency), **how, **last}
         label, field = (_("Recipient"), "destination") if model is Payout else (_("Payer"), "payer")
         who: Columns = {label: lambda row: people.name(page, row, field) or display.EMPTY}
+        # The column of the list also says what was refunded, or why it failed.
+        model_admin: Any = self.site.get_model_admin(model)
+        status = {_("Status"): model_admin.masking(self.request, partial(getattr, model_admin))("state_shown")}
         return {**money, **status, **who, **reference, **how, **last}
 
 
