@@ -78,6 +78,17 @@ def test_the_format_of_a_download_is_chosen(
     assert [sheet["A2"].value, sheet["C2"].value, sheet["C2"].number_format] == [paid.pk, 10_000, "#,##0"]
 
 
+@pytest.mark.parametrize("width", [768, 1024, 1280])
+def test_the_search_box_of_a_list_has_room(
+    visit: Visit, person: Person, provider: ProviderSandbox, width: int
+) -> None:
+    visitor = visit(person("ana", "view_payment"), width=width)
+    visitor.open(address("payment", "changelist"))
+    box = visitor.find("#searchbar").bounding_box()
+    assert box is not None
+    assert box["width"] > 70
+
+
 def test_a_payment_is_found_by_its_reference_and_its_day(
     visit: Visit, person: Person, provider: ProviderSandbox
 ) -> None:
