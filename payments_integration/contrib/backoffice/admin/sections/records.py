@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
@@ -41,13 +42,15 @@ class Records:
     results: dict[tuple[str, str], Any]
     #: The refunds of a payment; empty for other objects.
     refunds: list[Refund]
+    #: When each of these refunds came into its present status, by id.
+    reached: dict[str, datetime]
     logged: list[LogEntry]
 
 
 def read(page: Page, obj: Mirror) -> Records:
     """Return the records of a mirrored object, which are read once per page.
 
-    Takes four queries, one more for the refunds of a payment, and one for each kind of object that its operations
+    Takes four queries, two more for the refunds of a payment, and one for each kind of object that its operations
     created.
     """
     return once(obj, "pi_records", lambda: _read(page, obj))
@@ -59,7 +62,7 @@ def _read(page: Page, obj: Mirror) -> Records:
     operations = _operations(obj) if page.may_view(Operation) else []
     results = _results(page, obj, operations)
     refunds = _newest(_refunds(obj), "created_at") if isinstance(obj, Payment) and page.may_view(Refund) else []
-    return Records(events, changes, operations, results, refunds, _logged(obj, operations))
+    return Records(events, changes, operations, results, refunds, _reached(obj, refunds), _logged(obj, operations))
 
 
 def _newest(rows: QuerySet[Any], time: str) -> list[Any]:
@@ -101,6 +104,15 @@ def made(operation: Operation) -> bool:
 def _refunds(payment: Payment) -> QuerySet[Refund]:
     rows = Refund.objects.filter(account=payment.account, payment_id=payment.pk)
     return rows.only("status", "amount", "currency", "reason", "created_at")
+
+
+def _reached(obj: Mirror, refunds: list[Refund]) -> dict[str, datetime]:
+    status = {refund.pk: refund.status for refund in refunds}
+    if not status:
+        return {}
+    changes = StatusChange.objects.filter(account=obj.account, object_kind=Refund.kind, object_id__in=status)
+    rows = changes.order_by("at", "pk").values_list("object_id", "status", "at")
+    return {object_id: at for object_id, reached, at in rows if reached == status[object_id]}
 
 
 def _logged(obj: Mirror, operations: list[Operation]) -> list[LogEntry]:

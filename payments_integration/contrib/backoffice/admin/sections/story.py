@@ -248,6 +248,9 @@ class _Teller:
                 sentence = _filled(_ASKED["create_refund"], who=who, amount=amount)
             reason = (self.page.personal(refund.reason),) if refund.reason else ()
             badge = display.status(refund.status, RefundStatus)
+            if (at := self.records.reached.get(refund.pk)) and refund.status not in _FIRST:
+                # The step stands where it was asked for. A bank may take days.
+                badge = format_html("{} <time>{}</time>", badge, display.moment(at))
             yield Step(refund.created_at if operation is None else operation.created_at, sentence, (*reason, badge))
 
     def _logged_as(self, refund_id: str) -> str:

@@ -14,6 +14,7 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.auth.models import User
 from django.test import Client
 
+from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.sections import records
 from payments_integration.models import Payment
 from tests.factories import rows
@@ -85,6 +86,23 @@ def test_a_refund_is_one_step_with_who_why_and_what_became_of_it(boss: Client) -
         "Sofía refunded CLP 29,900 · falta un artículo · succeeded",
     ]
     assert told(boss, refund) == ["Sofía asked for a refund of CLP 29,900 · details"]
+
+
+def test_a_refund_says_when_the_money_went_back(boss: Client) -> None:
+    payment = paid()
+    back, open_ = (
+        rows.refund(payment=payment, status=status, created_at=at(60)) for status in ("succeeded", "created")
+    )
+    for before, after, minutes in (
+        ("", "created", 60),
+        ("created", "processing", 61),
+        ("processing", "succeeded", 3000),
+    ):
+        status(back, before, after, minutes)
+    status(open_, "", "created", 60)
+    html = page(boss, url("payment", "change", payment.pk))
+    assert re.findall(r"succeeded</span> <time>(.*?)</time>", html) == [display.moment(at(3000))]
+    assert not re.search(r"created</span> <time", html)
 
 
 def test_the_beginning_comes_first_whichever_clock_is_ahead(boss: Client) -> None:
