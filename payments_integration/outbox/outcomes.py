@@ -144,8 +144,7 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> tuple[Any, bool
         _record(further)
         if call.answers_with_secret and not secret and not claim.earlier_may_have_run:
             _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
-        # The first event of a new refund, or the schedule, has its payment read: no caller waits for that.
-        return row, not is_new or row is None or further is not None or projection.awaits_dispatch(row)
+        return row, not is_new or row is None or further is not None or projection.leaves_work(row)
 
     object_id = getattr(resource, "id", operation.target_id)
     row, leaves_work = _settle(claim, _result(claim, call, object_id, request_id=answer.request_id), write)

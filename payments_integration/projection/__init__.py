@@ -6,7 +6,6 @@ was before the installation and the provider's time, and ``rows`` converts struc
 """
 
 from payments_integration.projection.answers import (
-    awaits_dispatch,
     leaves_work,
     mark_gone,
     record_identity,
@@ -69,7 +68,6 @@ __all__ = [
     "against_answer",
     "apply_events",
     "awaiting_read",
-    "awaits_dispatch",
     "balance_snapshots",
     "before_installation",
     "clock_offset",

@@ -19,7 +19,7 @@ from payments_integration import schemas
 from payments_integration.db import sizes, statements
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.transactions import locked, repeatable, updated
-from payments_integration.enums import Kind
+from payments_integration.enums import Kind, RefundStatus
 from payments_integration.models import (
     AccountState,
     Balance,
@@ -100,12 +100,9 @@ def leaves_work(row: Mirror, known: Mirror | None = None) -> bool:
     """
     if known is not None and rows.status_of(row) == rows.status_of(known):
         return False
-    return isinstance(row, Refund) or awaits_dispatch(row)
-
-
-def awaits_dispatch(row: Mirror) -> bool:
-    """Return True if a receiver wants the change of an object to its present status."""
-    return has_listeners(status_changed, type(row), rows.status_of(row))
+    # While a refund is on its way its payment stays as it is, so the refund's first event has it read soon enough.
+    has_moved = isinstance(row, Refund) and row.status not in (RefundStatus.CREATED, RefundStatus.PROCESSING)
+    return has_moved or has_listeners(status_changed, type(row), rows.status_of(row))
 
 
 @sensitive_variables()  # a report of an error would show payers

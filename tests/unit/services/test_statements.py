@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -119,10 +120,14 @@ def test_a_creation_wakes_who_calls_the_handlers(
     assert StatusChange.objects.filter(state=EventState.APPLIED).exists()
 
 
-def test_no_caller_waits_for_the_read_of_a_refunded_payment(fake: Fake, mirrored: Any, woken: list[str]) -> None:
-    """It was a second request, before the refund had moved anything: its first event has the payment read."""
+@pytest.mark.parametrize(("status", "wakes"), [("created", False), ("processing", False), ("succeeded", True)])
+def test_a_refund_has_its_payment_read_at_once_only_if_it_moved_money(
+    fake: Fake, mirrored: Any, woken: list[str], status: str, wakes: bool
+) -> None:
+    """Until then the caller would wait for a second request that shows nothing new."""
+    fake.script = [lambda made: msgspec.structs.replace(made, status=status)]
     service("create_refund", mirrored)("k1")
-    assert woken == []
+    assert woken == ["default"] * wakes
     assert DueRefresh.objects.get().reason == RefreshReason.REFUND_CHANGED
 
 
