@@ -165,8 +165,9 @@ class KeyedPage(ABC):
 
     def _send(self, form: KeyedForm) -> HttpResponse:
         site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
-        account = self.account(form)
-        if account is not None and was_sent_for_another(key, account):
+        account, sent = self.account(form), Operation.objects.filter(idempotency_key=key)
+        # Keys are unique per account: sent again with another account, the form would run twice.
+        if account is not None and sent.exclude(account=account).exists():
             self.admin.message_user(self.request, SENT_BEFORE, messages.WARNING)
             return self.back()
         try:
@@ -187,7 +188,7 @@ class KeyedPage(ABC):
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
             # After a temporary refusal, the key stays: older tabs have it too. Another key keeps its refusal forever.
-            if not any(operation.has_free_key for operation in Operation.objects.filter(idempotency_key=key)):
+            if not any(operation.has_free_key for operation in sent.all()):
                 form.data = self.request.POST.copy()
                 form.data["idempotency_key"] = self.key()
             return self._page(form)
@@ -273,11 +274,3 @@ class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
         found = self.confirmation(form)
         context = {"form": form, "title": found.title, "confirmation": found, **self.warnings([form])}
         return self._render("admin/payments_integration/confirm.html", form, context)
-
-
-def was_sent_for_another(key: str, account: str) -> bool:
-    """Return True if a form's key belongs to an operation of another account.
-
-    Keys are unique per account. Without this check, a form that is sent again with another account would run twice.
-    """
-    return Operation.objects.filter(idempotency_key=key).exclude(account=account).exists()

@@ -188,11 +188,6 @@ class DestinationForm(KeyedForm):
         cast("forms.ChoiceField", self.fields["document_type"]).choices = document_choices(country, given)
 
     @property
-    def destination_country(self) -> str:
-        """The country of the bank account, as far as it is known."""
-        return self._country or str(self.cleaned_data.get("country", ""))
-
-    @property
     def destination(self) -> dict[str, Any]:
         """The ``destination`` argument of the service."""
         values = self.cleaned_data
@@ -208,7 +203,8 @@ class DestinationForm(KeyedForm):
     def clean(self) -> dict[str, Any]:
         super().clean()
         validator = Validator(conf.current().DOCUMENT_CHECKS)
-        objects.destination(validator, "destination", self.destination, self.destination_country)
+        country = self._country or str(self.cleaned_data.get("country", ""))
+        objects.destination(validator, "destination", self.destination, country)
         try:
             validator.finish()
         except ValidationError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 from django.contrib import admin
@@ -163,10 +162,9 @@ def status_word(name: str, description: StrOrPromise) -> Column:
     return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
 
 
-def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
-    """Show an amount in the row's currency. ``currency`` is the dotted path to the currency."""
-    currency_of = attrgetter(currency)
-    return _column(description, lambda _admin, obj: display.money(getattr(obj, name), currency_of(obj)))
+def money(name: str, description: StrOrPromise) -> Column:
+    """Show an amount in the row's currency."""
+    return _column(description, lambda _admin, obj: display.money(getattr(obj, name), obj.currency))
 
 
 def json(name: str, description: StrOrPromise) -> Column:

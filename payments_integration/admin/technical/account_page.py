@@ -171,8 +171,14 @@ class AccountPage:
         return may_see(self._site, self._request, model)
 
     def link(self, model: type[Model], **filters: Any) -> str:
-        """Return the URL of a model's list, filtered; empty if the user may not see it."""
-        return self._list(model, **filters, **self._chosen())
+        """Return the URL of a model's list, filtered, of this account; empty if the user may not see it."""
+        if not self.sees(model):
+            return ""
+        if model in WITHOUT_PAGES:
+            chosen = f"?{urlencode(self._chosen())}" if self._several else ""
+            return f"{technical_url(self._site)}{chosen}#{anchor_of(model)}"
+        url, filters = display.list_url(self._site, model), {**filters, **self._chosen()}
+        return f"{url}?{urlencode(filters)}" if filters else url
 
     def events_link(self, count: int, state: str) -> str:
         """Return the URL of the events in this state; of the changes of status, if only those are in it.
@@ -183,15 +189,6 @@ class AccountPage:
         changes = StatusChange.objects.filter(~Exists(Event.objects.filter(**in_it)), **in_it)
         may_be_changes = count and state in (EventState.APPLIED, EventState.PARKED) and self.sees(StatusChange)
         return self.link(StatusChange if may_be_changes and changes.exists() else Event, state=state)
-
-    def _list(self, model: type[Model], **filters: Any) -> str:
-        if not self.sees(model):
-            return ""
-        if model in WITHOUT_PAGES:
-            chosen = f"?{urlencode(self._chosen())}" if self._several else ""
-            return f"{technical_url(self._site)}{chosen}#{anchor_of(model)}"
-        url = display.list_url(self._site, model)
-        return f"{url}?{urlencode(filters)}" if filters else url
 
     def _chosen(self) -> dict[str, str]:
         """Return the query parameter of the account; none if there is no choice."""
