@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from django.apps import apps
@@ -267,18 +268,18 @@ class _InThisThread(threading.local):
     accounts: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class _Worker:
     """A thread that works for others: in a pass, or waiting for the next one."""
 
-    def __init__(self, until: float, pass_at: float | None) -> None:
-        #: It works for others until then.
-        self.until = until
-        #: When its next pass begins; None: a pass is running.
-        self.pass_at = pass_at
-        #: Woken since its pass began.
-        self.again = False
-        #: Set when another thread takes over.
-        self.relieved = threading.Event()
+    #: It works for others until then.
+    until: float
+    #: When its next pass begins; None: a pass is running.
+    pass_at: float | None
+    #: Woken since its pass began.
+    again: bool = False
+    #: Set when another thread takes over.
+    relieved: threading.Event = field(default_factory=threading.Event)
 
 
 _publisher = Publisher(_send_wake_up)

@@ -27,37 +27,21 @@ def groups() -> dict[str, frozenset[str]]:
     """
     models = apps.get_app_config(APP).get_models()
     everything = {f"view_{model._meta.model_name}" for model in models if "view" in model._meta.default_permissions}
+    refunds = {"refund_payment", "cancel_payment", "view_personal_data"}
     ours = {
         # They see all money and no personal data.
         VIEWER: everything,
-        SUPPORT: {
-            *(f"view_{name}" for name in _OF_CUSTOMERS),
-            "refund_payment",
-            "cancel_payment",
-            "view_personal_data",
-        },
-        FINANCE: {
-            *everything,
-            "refund_payment",
-            "cancel_payment",
-            "create_payout",
-            "cancel_payout",
-            "view_personal_data",
-        },
+        SUPPORT: {*(f"view_{name}" for name in _OF_CUSTOMERS), *refunds},
+        FINANCE: {*everything, *refunds, "create_payout", "cancel_payout"},
         # The second person sees what they approve and whose bank account gets the money. A person who also starts
         # payouts is in both groups, but cannot approve their own.
         APPROVER: {*everything, "approve_operation", "view_personal_data"},
         # They keep the system running. They neither move money nor see personal data.
         OPERATIONS: {
-            *everything,
-            "replay_event",
-            "change_operation",
-            "close_operation",
-            "manage_webhookendpoint",
-            "rotate_webhookendpoint",
-            "run_reconciliation",
+            *everything, "replay_event", "change_operation", "close_operation", "manage_webhookendpoint",
+            "rotate_webhookendpoint", "run_reconciliation",
         },
-    }
+    }  # fmt: skip
     found = {name: {f"{APP}.{codename}" for codename in codenames} for name, codenames in ours.items()}
     for config in apps.get_app_configs():
         for name, codenames in getattr(config, "payments_groups", {}).items():

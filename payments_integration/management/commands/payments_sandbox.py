@@ -33,33 +33,26 @@ class Command(PaymentsCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Start, print the URL and keys, and wait for a signal."""
         given = Namespace(**options)
+        ours = _accounts(given.api_key or DEFAULT_API_KEY)
         if given.port is None:
-            given.port = _port_of(given.api_key or DEFAULT_API_KEY) or DEFAULT_PORT
+            given.port = (_local_port(ours[0]) if ours else None) or DEFAULT_PORT
         if given.webhook_url and not given.webhook_secret:
-            given.webhook_secret = _secret_of(given.api_key or DEFAULT_API_KEY)
+            given.webhook_secret = next((secret for account in ours for secret in account.webhook_secrets), None)
         try:
             serve(given, self.stdout, self.style)
         except CommandFailedError as error:
             raise CommandError(str(error)) from error
 
 
-def _port_of(api_key: str) -> int | None:
-    """Return the port on this machine that the project's account with this API key calls; None if there is none."""
-    found = next((account for account in _accounts() if account.api_key == api_key), None)
-    address = urlsplit(found.base_url) if found is not None else None
-    return address.port if address is not None and address.hostname in LOOPBACK_HOSTS else None
+def _local_port(account: conf.Account) -> int | None:
+    """Return the port on this machine that the account calls; None if it calls another machine."""
+    address = urlsplit(account.base_url)
+    return address.port if address.hostname in LOOPBACK_HOSTS else None
 
 
-def _secret_of(api_key: str) -> str | None:
-    """Return the first webhook secret of the project's account with this API key; None if there is none."""
-    return next(
-        (found.webhook_secrets[0] for found in _accounts() if found.api_key == api_key and found.webhook_secrets), None
-    )
-
-
-def _accounts() -> list[conf.Account]:
-    """Return the accounts, or none if the settings are wrong: a sandbox must start even then."""
+def _accounts(api_key: str) -> list[conf.Account]:
+    """Return the accounts with this API key, or none if the settings are wrong: a sandbox must start even then."""
     try:
-        return list(conf.current().ACCOUNTS.values())
+        return [account for account in conf.current().ACCOUNTS.values() if account.api_key == api_key]
     except ImproperlyConfigured:
         return []

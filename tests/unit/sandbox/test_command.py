@@ -23,7 +23,7 @@ from django.core.management.color import no_style
 
 import payments_integration
 from payments_integration.management.commands import payments_sandbox
-from payments_integration.management.commands.payments_sandbox import Command, _secret_of
+from payments_integration.management.commands.payments_sandbox import Command
 from payments_integration.sandbox import SandboxServer, live_log
 from payments_integration.sandbox.__main__ import main
 from payments_integration.sandbox.command import (
@@ -279,14 +279,26 @@ def test_the_console_script_is_the_module() -> None:
     assert scripts == f'payments-sandbox = "{main.__module__}:{main.__name__}"'
 
 
-def test_deliveries_are_signed_with_the_secret_of_the_project_s_account(settings: Any) -> None:
+def test_deliveries_are_signed_with_the_secret_of_the_project_s_account(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[str | None] = []
+    monkeypatch.setattr(
+        payments_sandbox, "serve", lambda options, output, style: signed.append(options.webhook_secret)
+    )
     account = {"BASE_URL": "http://127.0.0.1:8400", "API_KEY": DEFAULT_API_KEY}
-    for secrets, chosen in ((["whsec_one", "whsec_two"], "whsec_one"), ([], None)):
-        settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"default": {**account, "WEBHOOK_SECRETS": secrets}}}
-        assert _secret_of(DEFAULT_API_KEY) == chosen
-        assert _secret_of("sk_test_other") is None
-    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": []}
-    assert _secret_of(DEFAULT_API_KEY) is None, "settings that are wrong keep nobody from a sandbox"
+    two = {**account, "WEBHOOK_SECRETS": ["whsec_one", "whsec_two"]}
+    # Settings that are wrong keep nobody from a sandbox.
+    for accounts, words in (
+        ({"default": two}, []),
+        ({"default": two}, ["--api-key", "sk_test_other"]),
+        ({"default": two}, ["--webhook-secret", "whsec_three"]),
+        ({"default": account}, []),
+        ([], []),
+    ):
+        settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": accounts}
+        call_command("payments_sandbox", "--webhook-url", "http://127.0.0.1:8000/payments/webhook/", *words)
+    assert signed == ["whsec_one", None, "whsec_three", None, None]
 
 
 def test_it_listens_where_the_project_looks_for_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
