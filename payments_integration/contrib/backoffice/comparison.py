@@ -112,6 +112,8 @@ def paid_for_and_unpaid(account: str, payments: list[Payment]) -> list[tuple[Pay
 def paid_without_payment(model: type[Payable], account: str, since: datetime) -> list[OrderRow]:
     """Return rows that are paid although none of their payments has received money, newest first.
 
+    Leaves out what costs nothing, as far as ``payments_amount_field`` says.
+
     ``Meta.get_latest_by`` decides which rows are the newest, otherwise the highest keys. If it names a time, only rows
     since ``since`` are compared. Rows whose money was refunded or charged back have received money.
     """
@@ -139,6 +141,8 @@ def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[Ord
         field = model._meta.get_field(first)
     if isinstance(field, models.DateField):
         asked = Q(**{f"{first}__gte": since if isinstance(field, models.DateTimeField) else day_of(since)})
+    if model.payments_amount_field:
+        asked &= ~Q(**{model.payments_amount_field: 0})
     # ``latest()`` takes the last row of this order.
     backwards = [name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in order]
     return _read(model, account, asked, order_by=backwards)

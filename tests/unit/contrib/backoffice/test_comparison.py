@@ -18,7 +18,7 @@ from payments_integration.contrib.backoffice import comparison
 from payments_integration.models import Payment
 from payments_integration.payable import Payable, models as payable_models, queries
 from tests.factories import rows
-from tests.unit.payable.payables import Customer, Invoice, Order
+from tests.unit.payable.payables import Customer, Invoice, Order, Sale
 
 pytestmark = pytest.mark.django_db
 
@@ -267,6 +267,14 @@ def test_a_paid_order_whose_money_never_came_is_found() -> None:
     paid("A-5", "chargeback")
     paid("A-6", "on_hold")
     assert without() == ["A-3", "A-2"]
+
+
+def test_what_costs_nothing_needs_no_money(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The to-do list would say: do not deliver."""
+    monkeypatch.setattr(Sale, "payments_paid", Q(pk__isnull=False))
+    for number, amount in (("A-1", 5), ("A-2", 0), ("A-3", None)):
+        Sale.objects.create(number=number, amount=amount, currency="CLP")
+    assert without(Sale) == ["A-3", "A-1"]
 
 
 def test_only_the_newest_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
