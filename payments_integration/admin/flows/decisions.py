@@ -64,6 +64,13 @@ class ApproveForm(CommentForm):
 
 #: After a refusal, an operation has one of these states, and the error.
 _REFUSED = (OperationState.REJECTED, OperationState.CLOSED)
+#: Of a look-up. The operation's note says it in English.
+NOT_FOUND = gettext_lazy("The provider was asked, and nothing that fits was found.")
+
+
+def was_not_found(operation: Operation) -> bool:
+    """Return True if the last look-up found nothing at the provider."""
+    return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
 
 
 def outcome(operation: Operation | None) -> Outcome:
@@ -78,6 +85,8 @@ def outcome(operation: Operation | None) -> Outcome:
         # Leave out its message: not everyone who resolves operations may see it. The page shows it to users who may.
         values = (operation.error.get(name) for name in ("code", "request_id"))
         detail = " · ".join(str(value) for value in values if value)
+    elif was_not_found(operation):
+        words += f" {NOT_FOUND}"
     elif operation.note:
         detail = [line for line in operation.note.splitlines() if not line.startswith(" ")][-1]
     if detail:

@@ -156,14 +156,9 @@ def _suggested(operation: Operation, fitting: list[str], same: Operation | None)
         return ["mark_never_happened"]
     if fitting:
         return ["mark_happened", "look_up", "mark_others"]
-    if operation.may_have_run and not _was_not_found(operation):
+    if operation.may_have_run and not decisions.was_not_found(operation):
         return ["look_up"]
     return ["retry", "mark_never_happened"]
-
-
-def _was_not_found(operation: Operation) -> bool:
-    """Return True if the last look-up found nothing at the provider."""
-    return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
 
 
 def _advice(operation: Operation, name: str, same: Operation | None) -> StrOrPromise:
@@ -267,8 +262,8 @@ def _findings(
         found += [_fitting(model_admin, row) for row in rows[:10]]
     elif fitting:
         found += approvals.may_have_run(fitting)
-    elif _was_not_found(operation):
-        found.append(_("The provider was asked, and nothing that fits was found."))
+    elif decisions.was_not_found(operation):
+        found.append(str(decisions.NOT_FOUND))
     elif same is None:
         found.append(_("Nothing that fits it has reached this app."))
     return found

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from payments_integration import conf, dates, schemas, services
 from payments_integration.admin.flows import panels
@@ -108,6 +108,20 @@ def test_the_buttons_are_offered_with_their_permission(staff: Callable[..., Clie
     assert offered(staff("view_operation"), operation) == set()
     assert offered(staff("view_operation", "change_operation"), operation) == SENT - {"never-happened"}
     assert offered(staff("view_operation", "close_operation"), operation) == {"never-happened"}
+
+
+def test_a_look_up_that_finds_nothing_says_so_in_the_users_language(
+    boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(*args: Any) -> None:
+        note = f"2026-01-01 00:00:00: {services.operations.NOT_FOUND}"
+        Operation.objects.update(state=OperationState.NEEDS_PERSON, note=note)
+
+    monkeypatch.setattr(services, SERVICES["look-up"], serve)
+    with translation.override("es"):
+        [message] = press(boss, sent(), "look-up")
+    assert str(message).endswith(". Se consultó al proveedor y no se encontró nada que coincida.")
+    assert services.operations.NOT_FOUND not in str(message)
 
 
 @pytest.mark.parametrize("name", BUTTONS)
