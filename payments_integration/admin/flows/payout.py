@@ -208,7 +208,7 @@ class PayoutPage(ConfirmationPage):
     def done(self, row: Payout) -> tuple[Payout, str, Outcome]:
         amount = format_money(row.amount, row.currency)
         message = format_html(
-            _("Payout {payout} of {amount} was made; its status is: {status}."),
+            _("The provider created payout {payout} of {amount}; its status is: {status}."),
             payout=display.admin_link(self.admin.admin_site, Payout, row.pk),
             amount=amount,
             status=display.text(dict(Payout.Status.choices).get(row.status, row.status)),

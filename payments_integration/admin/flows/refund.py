@@ -166,7 +166,7 @@ class RefundPage(ConfirmationPage):
     def done(self, row: Refund) -> tuple[Payment, str, Outcome]:
         amount = format_money(row.amount, row.currency)
         message = format_html(
-            _("Refund {refund} of {amount} was made; its status is: {status}."),
+            _("The provider created refund {refund} of {amount}; its status is: {status}."),
             refund=display.admin_link(self.admin.admin_site, Refund, row.pk),
             amount=amount,
             status=display.text(dict(Refund.Status.choices).get(row.status, row.status)),
