@@ -118,8 +118,11 @@ class ReconciliationRun(Row):
     reads: str = ""
     resumed: str = ""
     expected: int = 0
-    #: When the numbers were last saved, on the monotonic clock.
+    #: When the numbers were last saved, and when the pass must end, on the monotonic clock; None: without a limit.
     saved_at: float = 0.0
+    deadline: float | None = None
+    #: Called with the run after each page and while it waits, for a progress bar.
+    on_progress: Callable[[ReconciliationRun], None] | None = None
 
     class Meta:
         verbose_name = _("reconciliation run")

@@ -92,7 +92,10 @@ def reconcile_events(
     """
     conf.account(account)
     explicit = since is not None or until is not None
-    with recorded(account, RunKind.EVENTS) as run, claimed(account) as held:
+    with (
+        recorded(account, RunKind.EVENTS, progress=progress, deadline=deadline) as run,
+        claimed(account) as held,
+    ):
         sync.require_same_project(account)
         end = _end(run, held)
         if explicit:
@@ -101,7 +104,7 @@ def reconcile_events(
         else:
             start = _start(run, held, end.earlier)
         end = _End(*map(_ceil, end))
-        _read_range(run, held, _floor(start), end, explicit=explicit, progress=progress, deadline=deadline)
+        _read_range(run, held, _floor(start), end, explicit=explicit)
     # The merchant's handlers may be slow, so they run without the claim.
     inbox.process(account, deadline=deadline)
     inbox.release_overdue(account)
@@ -172,16 +175,7 @@ def _start(run: ReconciliationRun, held: Held, end: datetime) -> datetime:
     return max(min(watermark, end) - OVERLAP, end - RETENTION) if watermark is not None else end - RETENTION
 
 
-def _read_range(
-    run: ReconciliationRun,
-    held: Held,
-    start: datetime,
-    end: _End,
-    *,
-    explicit: bool,
-    progress: Progress | None,
-    deadline: float | None,
-) -> None:
+def _read_range(run: ReconciliationRun, held: Held, start: datetime, end: _End, *, explicit: bool) -> None:
     run.window_from, run.window_to = start, end.later
     state = held.row.get()
     # What lies behind a gap is dispatched after the events of the gap, which the next pass reads.
@@ -192,8 +186,8 @@ def _read_range(
         run.resumed = f"the events up to {on_site(state.window_to):%Y-%m-%d %H:%M}"
     for window in _windows(start, end, resumed):
         if run.pages:
-            check_deadline(run, deadline)
-        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
+            check_deadline(run)
+        complete = _read_window(run, held, window, save=not explicit)
         _apply(run.account, held)
         if not is_behind_gap:
             inbox.release(run.account, window.read_to)
@@ -221,15 +215,7 @@ def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_W
         yield _Window(start, max(start, end.earlier), end.later)
 
 
-def _read_window(
-    run: ReconciliationRun,
-    held: Held,
-    window: _Window,
-    *,
-    save: bool,
-    progress: Progress | None,
-    deadline: float | None,
-) -> datetime:
+def _read_window(run: ReconciliationRun, held: Held, window: _Window, *, save: bool) -> datetime:
     """Store the window's events. Returns how far it is complete: up to its end, or the Date of a page before it."""
     fresh, complete, are_new = 0, window.end, False
     for answer in _pages(run, held, window):
@@ -244,13 +230,13 @@ def _read_window(
         fresh += new
         if save and answer.data.has_more and answer.data.cursor:
             held.write(window_from=window.start, window_to=complete, cursor=answer.data.cursor)
-            check_deadline(run, deadline)
+            check_deadline(run)
         else:
             held.renew()
         if fresh >= APPLY_EVERY:
             _apply(run.account, held, most=fresh, since=window.start - SEAM)
             fresh = 0
-        report(run, progress)
+        report(run)
     return complete
 
 

@@ -99,13 +99,13 @@ def reconcile_objects(
         run = resync_if_due(account, progress=progress)
         if run is not None:
             return run
-    with recorded(account, RunKind.OBJECTS) as run:
+    with recorded(account, RunKind.OBJECTS, progress=progress, deadline=deadline) as run:
         sync.require_same_project(account)
         # First, because it needs no answer of the provider.
         report_doubles(account)
         _request_silent(account)
         if held := _claim_sweep(account, early=sweep):
-            _daily_sweep(run, held, progress, deadline)
+            _daily_sweep(run, held)
         _repair(run, deadline=min(deadline or math.inf, time.monotonic() + REPAIR_SECONDS))
         check_endpoints(account)
     inbox.dispatch(account, deadline=deadline)
@@ -132,23 +132,23 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
 
 
 def _resync(account: str, held: Held, progress: Progress | None) -> ReconciliationRun:
-    with recorded(account, RunKind.FULL) as run:
+    with recorded(account, RunKind.FULL, progress=progress) as run:
         sync.require_same_project(account)
 
         def step(kind: str, cursor: str) -> None:
             held.write(resync_list=kind, resync_cursor=cursor)
             stop_if_asked()
-            report(run, progress)
+            report(run)
 
         def heartbeat() -> None:
             stop_if_asked()
             held.renew()
-            report(run, progress)
+            report(run)
 
         def stop_if_asked() -> None:
             if stopping.is_requested():
                 held.release()  # the next process continues at once
-                check_deadline(run, None)
+                check_deadline(run)
 
         begun, kind, cursor = _place(run, held)
         if progress is not None:
@@ -230,11 +230,11 @@ def _claim_sweep(account: str, *, early: bool) -> Held | None:
     return SWEEP.take(ensured_state(account), where if early else where & _is_unswept(), swept_at=None)
 
 
-def _daily_sweep(run: ReconciliationRun, held: Held, progress: Progress | None, deadline: float | None) -> None:
+def _daily_sweep(run: ReconciliationRun, held: Held) -> None:
     def step(kind: str, cursor: str) -> None:
         held.renew()
-        check_deadline(run, deadline)
-        report(run, progress)
+        check_deadline(run)
+        report(run)
 
     with held:
         _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), step=step)

@@ -35,7 +35,7 @@ from payments_integration.schemas import WireError
 logger = get_logger(__name__)
 T = TypeVar("T")
 
-#: Called with the run after each page and while it waits, for a progress bar.
+#: ``ReconciliationRun.on_progress``.
 Progress = Callable[[ReconciliationRun], None]
 #: While a pass runs, its numbers are saved at most this often.
 SAVE_SECONDS = 3.0
@@ -86,7 +86,9 @@ def ensured_state(account: str) -> QuerySet[AccountState]:
 
 
 @contextmanager
-def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
+def recorded(
+    account: str, kind: str, *, progress: Progress | None = None, deadline: float | None = None
+) -> Iterator[ReconciliationRun]:
     """Save a run, and finish it however the block ends.
 
     Errors of the provider and of the database are recorded in ``error`` and not raised, so that the next account and
@@ -95,7 +97,7 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     """
     run = ReconciliationRun(account=account, kind=kind)
     repeatable(partial(statements.insert_many, [run]), using=router.db_for_write(ReconciliationRun))
-    run.saved_at = time.monotonic()
+    run.saved_at, run.deadline, run.on_progress = time.monotonic(), deadline, progress
     try:
         yield run
     except AlreadyRunning:
@@ -120,10 +122,10 @@ def _recorded(error: BaseException) -> str:
     return recorded_error(error) if isinstance(error, PaymentsError | WireError | ClaimLost) else type(error).__name__
 
 
-def report(run: ReconciliationRun, progress: Progress | None) -> None:
+def report(run: ReconciliationRun) -> None:
     """Show the numbers so far, and save them every few seconds: other processes see what a long pass does."""
-    if progress is not None:
-        progress(run)
+    if run.on_progress is not None:
+        run.on_progress(run)
     if time.monotonic() >= run.saved_at + SAVE_SECONDS:
         _save(run, "window_from", "window_to", "pages", "seen", "recovered", "drifted", "repaired", "drift")
         run.saved_at = time.monotonic()
@@ -133,9 +135,9 @@ def _save(run: ReconciliationRun, *names: str) -> None:
     updated(ReconciliationRun.objects.filter(pk=run.pk), **{name: getattr(run, name) for name in names})
 
 
-def check_deadline(run: ReconciliationRun, deadline: float | None) -> None:
-    """Raise DeadlinePassed once the deadline (``time.monotonic()``) has passed, or the process is asked to stop."""
-    if stopping.is_over(deadline):
+def check_deadline(run: ReconciliationRun) -> None:
+    """Raise DeadlinePassed once the run's deadline has passed, or the process is asked to stop."""
+    if stopping.is_over(run.deadline):
         raise DeadlinePassed(f"stopped after {run.pages} pages; the next pass continues")
 
 
