@@ -11,7 +11,7 @@ package imports only the packages below it:
 - ``shared``: how values, columns, buttons and sections are shown
 """
 
-from payments_integration.admin.models import (
+from payments_integration.admin.models import (  # noqa: F401  (each module registers its pages)
     balances,
     deposit_references,
     events,
@@ -22,8 +22,3 @@ from payments_integration.admin.models import (
     refunds,
     webhook_endpoints,
 )
-
-__all__ = [
-    "balances", "deposit_references", "events", "operations", "payments", "payouts", "reconciliation",
-    "refunds", "webhook_endpoints",
-]  # fmt: skip

@@ -10,11 +10,11 @@ from typing import Any
 from django.apps import apps
 from django.core.management import CommandError
 from django.db.migrations.loader import MigrationLoader
-from django.urls import NoReverseMatch, reverse
 
+from payments_integration import conf, site_urls
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.quickstart import configuration, order_files, order_model, orders
-from payments_integration.management.quickstart.gaps import APP, Gap, fill, is_installed
+from payments_integration.management.quickstart.gaps import Gap, fill, is_installed
 from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.payable import Payable
 from payments_integration.sandbox.command import port as port_number
@@ -87,11 +87,13 @@ class Command(PaymentsCommand):
                 if blank in gap.snippet:
                     path = gap.place.partition(",")[0]
                     self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{blank}" in {path}.'))
+        # Without the path, the route was written just now.
+        path = site_urls.webhook_path(conf.DEFAULT_ACCOUNT) or "/payments/webhook/"
         first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration())
         self.stdout.write(
             f"Next: {first}python manage.py migrate, then in two terminals\n"
             "  python manage.py runserver\n"
-            f"  python manage.py payments_sandbox --webhook-url {_webhook_url()}"
+            f"  python manage.py payments_sandbox --webhook-url http://127.0.0.1:8000{path}"
         )
         if order is not None:
             self.stdout.write(f"Test the way of an order: python manage.py test {order.app.name}")
@@ -102,15 +104,6 @@ def _without_migration() -> list[str]:
     loader = MigrationLoader(None, ignore_no_migrations=True)
     labels = {model._meta.app_label for model in apps.get_models() if issubclass(model, Payable)}
     return sorted(label for label in labels & loader.migrated_apps if not loader.graph.leaf_nodes(label))
-
-
-def _webhook_url() -> str:
-    """Return the address at which runserver takes deliveries."""
-    try:
-        path = reverse(f"{APP}:webhook")
-    except NoReverseMatch:  # the route was written just now
-        path = "/payments/webhook/"
-    return f"http://127.0.0.1:8000{path}"
 
 
 def missing(
