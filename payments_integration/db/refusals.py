@@ -18,12 +18,13 @@ from payments_integration.db.transactions import is_transient, sqlstate
 T = TypeVar("T")
 
 #: Classes of PostgreSQL's SQLSTATE: data exception, integrity constraint violation, program limit exceeded (a value is
-#: too large for an index).
-_POSTGRES = {"22", "23", "54"}
+#: too large for an index), an exception that the project's trigger raises.
+_POSTGRES = {"22", "23", "54", "P0"}
 _NOT_NULL, _UNIQUE = "23502", "23505"
 #: Error numbers of MariaDB and MySQL: cannot be null, duplicate key, packet too large, out of range, truncated, wrong
-#: value, text that the character set lacks, constraint on a value, too long, no such referenced row, JSON.
-_MYSQL = {1048, 1062, 1153, 1264, 1265, 1292, 1366, 1406, 1452, 1690, 3140, 3819, 3988, 4025}
+#: value, text that the character set lacks, constraint on a value, too long, no such referenced row, JSON, the SIGNAL
+#: of the project's trigger.
+_MYSQL = {1048, 1062, 1153, 1264, 1265, 1292, 1366, 1406, 1452, 1644, 1690, 3140, 3819, 3988, 4025}
 #: The database ends or is not there, which says nothing about its state: PostgreSQL's classes, MariaDB's numbers.
 _POSTGRES_AWAY = ("08", "57P")
 _MYSQL_AWAY = {1053, 1080, 1317, 1927}

@@ -264,6 +264,37 @@ def test_an_error_about_the_database_condemns_no_event(trouble: str, attentions:
     assert set(Payment.objects.values_list("status", flat=True)) == {"chargeback"}
 
 
+_TRIGGER = "CREATE TRIGGER guard BEFORE INSERT ON payments_integration_payment FOR EACH ROW"
+_IF_BAD = "IF NEW.id = 'pay_bad' THEN"
+_FUNCTION = "CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS"
+GUARD = (
+    [f"{_TRIGGER} WHEN NEW.id = 'pay_bad' BEGIN SELECT RAISE(ABORT, 'no order'); END"]
+    if SQLITE
+    else [
+        f"{_FUNCTION} $$ BEGIN {_IF_BAD} RAISE EXCEPTION 'no order'; END IF; RETURN NEW; END $$",
+        f"{_TRIGGER} EXECUTE FUNCTION guard()",
+    ]
+    if POSTGRES
+    else [f"{_TRIGGER} BEGIN {_IF_BAD} SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no order'; END IF; END"]
+)
+
+
+@pytest.mark.case(148)
+def test_a_trigger_of_the_project_that_refuses_a_row_stops_no_other(attentions: list[dict[str, Any]]) -> None:
+    items = [*factories.life("pay_1"), factories.life("pay_bad")[0], *factories.life("pay_2")]
+    inbox.receive_many("default", map(factories.body, items), source="webhook")
+    execute(*GUARD)
+    try:
+        assert inbox.process() == len(items)
+    finally:
+        execute("DROP FUNCTION guard() CASCADE" if POSTGRES else "DROP TRIGGER guard")
+    assert set(Payment.objects.values_list("pk", "status")) == {("pay_1", "chargeback"), ("pay_2", "chargeback")}
+    assert [seen["reason"] for seen in attentions] == ["event_quarantined"]
+    inbox.replay(Event.objects.get(state="quarantined"))
+    assert inbox.process() == 1
+    assert Payment.objects.filter(pk="pay_bad").exists()
+
+
 @pytest.fixture(autouse=True)
 def _reconnected() -> Iterator[None]:
     yield
