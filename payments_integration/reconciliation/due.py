@@ -17,6 +17,7 @@ from django.utils import timezone
 from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
+from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
 from payments_integration.db.statements import are_there, filter_account
@@ -97,7 +98,8 @@ def process_due(
         )
     if deadline is None:
         try:
-            pass_ended.send_robust(sender=None)
+            with closed_blocks():
+                pass_ended.send_robust(sender=None)
         except INTERRUPTIONS:
             raise
         except BaseException:  # Django contains only an Exception

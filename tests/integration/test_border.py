@@ -63,7 +63,7 @@ def take_in(*names: str, events: int = 2) -> None:
     inbox.process()
 
 
-def count(event: Event) -> None:
+def count(event: Event, **_: Any) -> None:
     ReceiverCall.objects.create(what=event.id, object_id=event.object_id)
 
 
@@ -355,6 +355,22 @@ def test_a_callback_that_leaves_a_block_open_costs_no_other_object_anything(
         take_in(*NAMES, events=1)
         assert inbox.dispatch() == len(NAMES)
         connection.close()
+    assert counted() == everything_once(*NAMES, events=1)
+    assert "or a block of transaction.atomic open" in caplog.text
+
+
+def test_a_block_left_open_at_the_end_of_a_pass_ends_no_later_pass(caplog: pytest.LogCaptureFixture) -> None:
+    def leave(**_: Any) -> None:
+        transaction.atomic().__enter__()
+
+    signals.pass_ended.connect(leave)
+    try:
+        with connected(count):
+            for name in NAMES:
+                take_in(name, events=1)
+                reconciliation.process_due()
+    finally:
+        signals.pass_ended.disconnect(leave)
     assert counted() == everything_once(*NAMES, events=1)
     assert "or a block of transaction.atomic open" in caplog.text
 
