@@ -617,6 +617,15 @@ def test_the_view_says_that_the_order_is_paid_already(pay: Callable[[Sale], Any]
     assert answer["Content-Type"].startswith("text/plain")
 
 
+def test_the_view_needs_no_authentication(rf: RequestFactory, payments_sandbox: ProviderSandbox, db: None) -> None:
+    """A project may have an API only, without AuthenticationMiddleware."""
+    names: dict[str, Any] = {}
+    exec(order_files.views(OrderModel(Sale, "number", "amount", "currency", "", "")), names)
+    order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
+    answer = names["pay"](rf.post("/pay/", secure=True), order.pk)
+    assert (answer.status_code, answer["Location"]) == (302, order.payments.get().checkout_url)
+
+
 def test_the_view_survives_a_refusal_and_a_lost_answer(pay: Callable[[Sale], Any]) -> None:
     order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
     refusal = InvalidRequest(code="method_not_available", status_code=422)
