@@ -89,7 +89,7 @@ class Command(PaymentsCommand):
                     self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{blank}" in {path}.'))
         # Without the path, the route was written just now.
         path = site_urls.webhook_path(conf.DEFAULT_ACCOUNT) or "/payments/webhook/"
-        first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration())
+        first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration(order))
         self.stdout.write(
             f"Next: {first}python manage.py migrate, then in two terminals\n"
             "  python manage.py runserver\n"
@@ -99,10 +99,14 @@ class Command(PaymentsCommand):
             self.stdout.write(f"Test the way of an order: python manage.py test {order.app.name}")
 
 
-def _without_migration() -> list[str]:
-    """Return the apps with a Payable and an empty folder of migrations: ``migrate`` alone would make no table."""
+def _without_migration(order: OrderModel | None) -> list[str]:
+    """Return the apps with a Payable and an empty folder of migrations: ``migrate`` alone would make no table.
+
+    ``order`` counts as one: it became a Payable just now.
+    """
     loader = MigrationLoader(None, ignore_no_migrations=True)
     labels = {model._meta.app_label for model in apps.get_models() if issubclass(model, Payable)}
+    labels |= {order.app.label} if order is not None else set()
     return sorted(label for label in labels & loader.migrated_apps if not loader.graph.leaf_nodes(label))
 
 

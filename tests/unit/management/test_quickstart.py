@@ -392,6 +392,13 @@ def test_an_order_without_a_table_gets_its_migration_first(project: Project, reg
     assert "Next: python manage.py migrate, " in project.run("--write")[1]
 
 
+def test_an_order_that_becomes_a_payable_gets_its_migration_first(project: Project, registry: None) -> None:
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}")
+    project.write("quicksales/migrations/__init__.py", "")
+    shown = project.run("--order", "--write")[1]
+    assert "Next: python manage.py makemigrations quicksales, python manage.py migrate, " in shown
+
+
 def test_the_model_can_be_named(project: Project, registry: None) -> None:
     app_with(project, "quicksales", "Order", "Basket")
     code, shown = project.run("--write", "--model", "quicksales.Basket")
