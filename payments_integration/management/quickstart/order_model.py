@@ -39,6 +39,7 @@ class OrderModel:
 
     model: type[models.Model]
     reference: str
+    #: The field with the price; empty if the model's own ``payments_price()`` tells it.
     amount: str
     #: The field with the currency; empty if all rows have ``constant``.
     currency: str
@@ -60,7 +61,7 @@ class OrderModel:
 
     @property
     def is_decimal(self) -> bool:
-        return isinstance(self.model._meta.get_field(self.amount), models.DecimalField)
+        return isinstance(field(self.model, self.amount), models.DecimalField)
 
     @property
     def options(self) -> list[str]:
@@ -120,7 +121,10 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
             f"{label} has {', '.join(map(repr, hidden))}, which Payable uses for something else. Give the field, "
             "property, method or related_name another name first (with db_column, the table stays as it is)."
         )
+    reference = model.merchant_reference_field if issubclass(model, Payable) else _reference(model)
     known: Any = model if issubclass(model, Payable) and model._knows_price() else None
+    if known and not known.payments_amount_field and not amount:
+        return OrderModel(model, reference, "", "", currency if currency in money.EXPONENTS else "", _owner(model))
     chosen = amount or (known.payments_amount_field if known else "") or _amount(model)
     if not isinstance(field(model, chosen), models.IntegerField | models.DecimalField):
         raise CommandError(
@@ -137,7 +141,6 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
                 f"{label} has no text field {code or 'currency'!r}. Name the field with the currency, or one currency "
                 f"for all orders: --currency FIELD, or --currency {' or '.join(money.EXPONENTS)}."
             )
-    reference = model.merchant_reference_field if issubclass(model, Payable) else _reference(model)
     return OrderModel(model, reference, chosen, code, constant, _owner(model))
 
 
@@ -148,7 +151,8 @@ def _amount(model: type[models.Model]) -> str:
     found = named or (decimals if len(decimals) == 1 else [])
     if not found:
         raise CommandError(
-            f"Which field of {model._meta.label} has the price? Name it: --amount {' or '.join(numeric) or 'FIELD'}."
+            f"Which field of {model._meta.label} has the price? Name it: --amount {' or '.join(numeric) or 'FIELD'}. "
+            "If none has it, make the model a Payable with a payments_price() of its own: docs/orders.md."
         )
     return found[0]
 

@@ -491,7 +491,7 @@ def test_a_shop_in_spanish_or_portuguese_is_understood(
     ("fields", "words", "wanted"),
     [
         (f"{AMOUNT}", ("--order",), "no text field 'currency'.*--currency CLP or COP"),
-        (f"fee = models.IntegerField()\n{CURRENCY}", ("--order",), "Which field of quicksales.Order .*fee"),
+        (f"fee = models.IntegerField()\n{CURRENCY}", ("--order",), r"Which field of quicksales.Order .*fee\..* a pay"),
         (f"{AMOUNT}\n{CURRENCY}", ("--order", "--amount", "currency"), "no integer field and no DecimalField 'curr"),
         (f"{AMOUNT}\n{CURRENCY}\nis_paid = models.BooleanField()", ("--order",), "'is_paid', which Payable uses"),
         (f"{AMOUNT}\n{CURRENCY}\ndef totals(self): ...", ("--order",), "'totals', which Payable uses"),
@@ -561,6 +561,23 @@ def test_a_payable_keeps_its_bases(project: Project, registry: None) -> None:
     assert project.run("--order", "--write")[0] == 0
     lines = '    payments_amount_field = "amount"\n    payments_currency_field = "currency"\n\n'
     assert project.read("quicksales/models.py") == before.replace("(Model):\n", f"(Model):\n{lines}")
+
+
+def test_an_order_may_know_its_price_without_a_field(project: Project, registry: None) -> None:
+    """As docs/orders.md says. Another number, such as a counter, is no price."""
+    model = (
+        "merchant_reference_field = 'id'\nchanges = models.IntegerField(default=0)\n"
+        "def payments_price(self):\n    return self.total * 100, 'USD'"
+    )
+    shop_with(project, model, bases="Payable", more="from payments_integration.payable import Payable\n")
+    before = project.read("quicksales/models.py")
+    code, shown = project.run("--order", "--write")
+    assert (code, project.read("quicksales/models.py")) == (0, before)
+    assert 'Write your own lines in place of "..." in quicksales/test_payments.py.\n' in shown
+    text = project.read("quicksales/test_payments.py")
+    compile(text, "test_payments.py", "exec")
+    assert "order = Order.objects.create()\n        ...  # give it a price, for example by its lines\n" in text
+    assert "self.assertEqual((payment.amount, payment.currency), order.payments_price())\n" in text
 
 
 @pytest.mark.parametrize(
