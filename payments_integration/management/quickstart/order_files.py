@@ -134,7 +134,7 @@ def _example(each: Any) -> str:
     if isinstance(each, models.EmailField):
         return '"ana@example.com"'
     if isinstance(each, models.CharField | models.TextField):
-        return repr(str(each.choices[0][0])) if each.choices else '"x"'
+        return repr(str(each.flatchoices[0][0])) if each.choices else '"x"'
     if isinstance(each, models.JSONField):
         return "{}"
     return "..."  # only the project knows a value

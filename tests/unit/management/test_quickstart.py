@@ -581,6 +581,18 @@ def test_an_order_may_know_its_price_without_a_field(project: Project, registry:
 
 
 @pytest.mark.parametrize(
+    ("choices", "value"), [('[("a", "A")]', "'a'"), ('[("Group", [("a", "A"), ("b", "B")])]', "'a'")]
+)
+def test_the_test_has_a_value_that_the_model_allows(
+    project: Project, registry: None, choices: str, value: str
+) -> None:
+    """A model may call ``full_clean`` when it is saved."""
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}\nkind = models.CharField(max_length=9, choices={choices})")
+    assert project.run("--order", "--write")[0] == 0
+    assert f"kind={value}" in project.read("quicksales/test_payments.py")
+
+
+@pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         ("payment_views.py", "def charge(request): ...\n", "payment_views.py, which has no pay; add to it"),
