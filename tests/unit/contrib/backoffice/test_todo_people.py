@@ -16,6 +16,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.test import Client
 from django.test.utils import isolate_apps
+from django.utils import translation
 
 from example_project.shop.models import Order
 from payments_integration import erasure, reconciliation
@@ -342,6 +343,10 @@ def test_what_was_done_can_be_put_back() -> None:
     press(ana, form(ana), do="done", note="by mistake")
     [mark] = Todo.objects.all()
     given = {"account": "default", "view": "done", "do": "put-back"}
+    for language, words in (("es", "Devolver a la lista"), ("pt-br", "Devolver à lista")):
+        # "Volver a la lista" reads as a way back to the page with the list.
+        with translation.override(language):
+            assert f">{words}</button>" in page(ana, f"{TODO}?view=done")
     assert "on the list again" in press(ana, given, id=str(mark.pk))
     assert len(lines(ana)) == 1
     for wrong in ("", "x", "9" * 30, str(mark.pk + 1)):
