@@ -171,7 +171,7 @@ def test_personal_data_is_masked_without_the_permission() -> None:
 
 
 def test_done_asks_for_a_note_and_takes_the_row_off_the_list() -> None:
-    on_hold(pk="pay_1")
+    on_hold(pk="pay_1", amount=1000, currency="USD")
     ana = browser(user("ana", *HANDLE, "view_personal_data"))
     given = form(ana)
     assert press(ana, given, do="done", note="  ") == "The note is empty. Write what you did."
@@ -183,6 +183,7 @@ def test_done_asks_for_a_note_and_takes_the_row_off_the_list() -> None:
     done = page(ana, f"{TODO}?view=done")
     assert "called the bank" in done
     assert "payment on hold" in done
+    assert ">USD\xa010.00<" in done
     assert "called the bank" not in page(browser(user("eva", *VIEW)), f"{TODO}?view=done")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -148,13 +149,16 @@ class TodoPage:
         kinds = [kind.value for kind in self.mine.kinds()]
         found = Todo.objects.filter(account=self.mine.account, kind__in=kinds).exclude(done_at=None)
         page = Page(self.site, self.request)
-        for mark in found.order_by("-done_at", "-pk")[: DONE + 1]:
+        marks = list(found.order_by("-done_at", "-pk")[: DONE + 1])
+        amounts = _amounts(marks)
+        for mark in marks:
             note = page.personal(mark.note) if mark.note else str(display.ERASED)
             model = _model(mark.object_kind)
             yield {
                 "id": mark.pk,
                 "what": Kind(mark.kind).label if mark.kind in Kind.values else display.text(mark.kind),
                 "about": display.admin_link(self.site, model, mark.object_id) if model else mark.object_id,
+                "amount": amounts.get((mark.object_kind, mark.object_id), ""),
                 "by": display.actor(mark.done_by),
                 "at": display.moment(mark.done_at),
                 "note": note,
@@ -258,6 +262,18 @@ class TodoPage:
         handling.put_back(mark, author=self.request.user)
         mark.done_at = None
         return mark, _("It is on the list again, unless it is over.")
+
+
+def _amounts(marks: list[Todo]) -> dict[tuple[str, str], str]:
+    """Return the amounts of the objects, by kind and id. Takes a statement for each kind."""
+    ids: dict[str, set[str]] = defaultdict(set)
+    for mark in marks:
+        ids[mark.object_kind].add(mark.object_id)
+    return {
+        (model.kind, row.pk): display.money(row.amount, row.currency)
+        for model in (Payment, Payout, Refund)
+        for row in model._default_manager.filter(pk__in=ids.get(model.kind, ())).only("amount", "currency")
+    }
 
 
 def _model(kind: str) -> type[Model] | None:
