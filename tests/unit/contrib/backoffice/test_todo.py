@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import translation
 
 from example_project.shop.models import Order, Product
 from payments_integration import reconciliation, signals
@@ -440,6 +441,9 @@ def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
         "Eva Paz refund: outcome not known yet",
     ):
         assert words in shown, words
+    with translation.override("pt-br"):
+        # "Não entregue" may mean "not delivered": it asks for nothing.
+        assert sum("não faça a entrega" in line for line in lines(boss)) == 2
     html = page(boss, TODO).split("pi-todos")[1]
     for address in set(re.findall(r'<a (?:class="pi-button[^"]*" )?href="([^"]+)"', html)):
         assert boss.get(address.replace("&amp;", "&")).status_code == 200, address
