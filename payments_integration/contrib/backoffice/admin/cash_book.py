@@ -394,16 +394,23 @@ def _is_month(period: Period) -> bool:
     return period.since.day == 1 and period.until == month_after(period.since)
 
 
+def _counts_as_month(period: Period) -> bool:
+    """Return True for a month, and for several days of this month until today."""
+    last = period.until - _DAY
+    return _is_month(period) or (last == today() and period.since == last.replace(day=1) != last)
+
+
 def _earlier(period: Period) -> Period:
     """Return the period of the same length before, or the month before a month."""
-    if _is_month(period):
+    if _counts_as_month(period):
         return replace(period, since=(period.since - _DAY).replace(day=1), until=period.since)
     return replace(period, since=period.since - (period.until - period.since), until=period.since)
 
 
 def _later(period: Period) -> Period:
-    if _is_month(period):
-        return replace(period, since=period.until, until=month_after(period.until))
+    if _counts_as_month(period):
+        since = month_after(period.since)
+        return replace(period, since=since, until=month_after(since))
     return replace(period, since=period.until, until=period.until + (period.until - period.since))
 
 

@@ -216,6 +216,8 @@ def test_it_says_which_rule_it_uses_and_whether_the_month_is_closed(boss: Client
 def test_it_begins_with_this_month_and_leads_to_its_neighbours(boss: Client) -> None:
     html = page(boss, BOOK)
     assert '<a href="?days=this-month" aria-current="page">This month</a>' in html
+    # Before a month that has just begun is a whole month, not its last two days.
+    assert 'href="?from=2026-02-01&amp;to=2026-02-28"' in html
     html = page(boss, f"{BOOK}?days=last-month")
     assert 'href="?from=2026-01-01&amp;to=2026-01-31"' in html
     assert 'href="?from=2026-03-01&amp;to=2026-03-31"' in html
