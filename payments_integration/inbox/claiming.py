@@ -12,18 +12,20 @@ it. If a worker dies, only the item in hand counts a failed attempt.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import Error as AnyDatabaseError, OperationalError, connections, transaction
 from django.db.models import Min, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, telemetry
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import end_session, restore_session
 from payments_integration.db.claims import new_token
@@ -35,7 +37,6 @@ from payments_integration.db.transactions import (
     updated,
     updated_row,
 )
-from payments_integration.inbox.failures import count_failure
 from payments_integration.inbox.finding import CLAIM, is_free, next_items
 from payments_integration.inbox.loading import Item, Work, load
 from payments_integration.models import (
@@ -50,12 +51,13 @@ from payments_integration.models import (
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
-from payments_integration.signals import are_database_only, event_received, status_changed
+from payments_integration.signals import Reason, are_database_only, event_received, status_changed
 
 logger = get_logger(__name__)
 
 #: The models of items, and the state of an undispatched item.
 UNDISPATCHED = ((Event, EventState.APPLIED), (StatusChange, EventState.APPLIED))
+_MAX_TRACEBACK = 20_000
 #: Items in the first page. After a fast page the next one is twice as large, up to BATCH_SIZE.
 FIRST_PAGE = 25
 _PAGE_SECONDS = 1.0
@@ -206,6 +208,42 @@ def _is_declared(kind: str, event_type: str | None, statuses: tuple[str, ...]) -
     return (event_type is None or are_database_only(event_received, sender, event_type)) and all(
         are_database_only(status_changed, sender, status) for status in statuses
     )
+
+
+class Failure(NamedTuple):
+    """A failed attempt that was counted."""
+
+    #: None: it was the last attempt, and the item is parked.
+    retry_at: datetime | None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.retry_at is None
+
+
+def count_failure(item: Item, error: BaseException) -> Failure | None:
+    """Record a failed attempt. Returns None if the item no longer waits. Call in a transaction."""
+    waits = conf.current().RECEIVER_RETRIES
+    attempts = item.attempts + 1
+    is_parked = attempts > len(waits)
+    text = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+    waiting = type(item)._default_manager.filter(pk=item.pk, state=EventState.APPLIED)
+    if not waiting.update(
+        attempts=attempts,
+        error=text.replace("\x00", "\ufffd"),
+        state=EventState.PARKED if is_parked else EventState.APPLIED,
+    ):
+        return None
+    if not is_parked:
+        return Failure(timezone.now() + timedelta(seconds=waits[attempts - 1]))
+    call_attention(
+        type(item),
+        Reason.DISPATCH_PARKED,
+        account=item.account,
+        message=f"Receivers keep failing for {item}; it is parked after {attempts} attempts. Fix them and replay it.",
+        instance=item,
+    )
+    return Failure(None)
 
 
 def _count_death(row: ObjectDispatch, locked_rows: list[ObjectDispatch]) -> telemetry.DispatchFailed | None:

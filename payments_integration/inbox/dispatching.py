@@ -4,20 +4,21 @@ A worker claims a page of objects (``claiming``) and loads their items with a fe
 calls the receivers of each object's items, oldest first. Each item has a transaction that locks the object and marks
 the item (``calling``). Items whose receivers are all declared ``database_only`` share one (``groups``).
 
-If a receiver fails, its transaction is rolled back. The item is retried later and finally parked (``failures``). Later
-items of the object wait; other objects go on. If an exception ends a worker's pass, the worker releases what it has
-claimed.
+If a receiver fails, its transaction is rolled back. The item is retried later and finally parked. Later items of the
+object wait; other objects go on. If an exception ends a worker's pass, the worker releases what it has claimed.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, connections, router
+from django.utils import timezone
 
-from payments_integration import telemetry
+from payments_integration import conf, telemetry
 from payments_integration.attention import name_trouble
 from payments_integration.db.border import end_session
 from payments_integration.db.claims import ClaimLost
@@ -25,7 +26,9 @@ from payments_integration.db.transactions import WriterPauses, drop_if_broken, i
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox.calling import ReceiverFailed, WorkChanged, call_receivers, is_refused
 from payments_integration.inbox.claiming import (
+    Failure,
     Page,
+    count_failure,
     load_again,
     pages,
     release,
@@ -34,7 +37,6 @@ from payments_integration.inbox.claiming import (
     release_rest,
     separate,
 )
-from payments_integration.inbox.failures import Failure, count_failure, first_wait
 from payments_integration.inbox.groups import GroupFailed, call_group, first_group
 from payments_integration.inbox.loading import Item, Work, ids_of
 from payments_integration.models import Event, Grouping
@@ -161,7 +163,7 @@ def _dispatch_next(page: Page, work: Work) -> bool:
         if not is_transient(error):
             raise
         logger.info("Dispatch of %s is postponed: %s", item, type(error).__name__, extra=ids_of(item))
-        release(page, work, first_wait())
+        release(page, work, _first_wait())
         return False
     except AnyDatabaseError:
         raise
@@ -205,3 +207,9 @@ def _after_receivers(page: Page, write: Callable[[], T]) -> T:
             raise
         end_session(connection)
         return write()
+
+
+def _first_wait() -> datetime:
+    """Return when to try an item again that met a conflict but did not fail."""
+    waits = conf.current().RECEIVER_RETRIES
+    return timezone.now() + timedelta(seconds=waits[0] if waits else 10)
