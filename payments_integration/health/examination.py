@@ -134,19 +134,14 @@ def _backlog(statistics: AccountStatistics) -> Iterator[Problem]:
     """Yield problems of work that should continue by itself, but waits too long."""
     settings, backlog = conf.current(), statistics.backlog
     window = settings.REORDER_WINDOW if settings.PROCESSING == "celery" else 0
-    for code, waiting, longest, what in (
-        (Reason.EVENTS_PENDING, backlog.pending, settings.BACKLOG_ALERT + window, "events are not applied"),
-        (Reason.EVENTS_UNDISPATCHED, backlog.undispatched, settings.BACKLOG_ALERT, "changes are not dispatched"),
-        (Reason.EVENTS_HELD, backlog.held, settings.BACKLOG_ALERT, "events wait until their window is complete"),
-        (Reason.REFRESHES_DUE, backlog.refreshes, settings.BACKLOG_ALERT, "objects are due to be read"),
-        (
-            Reason.OPERATIONS_DUE,
-            backlog.operations,
-            settings.BACKLOG_ALERT,
-            "operations are due to be sent or resolved",
-        ),
+    for code, waiting, held_back, what in (
+        (Reason.EVENTS_PENDING, backlog.pending, window, "events are not applied"),
+        (Reason.EVENTS_UNDISPATCHED, backlog.undispatched, 0, "changes are not dispatched"),
+        (Reason.EVENTS_HELD, backlog.held, 0, "events wait until their window is complete"),
+        (Reason.REFRESHES_DUE, backlog.refreshes, 0, "objects are due to be read"),
+        (Reason.OPERATIONS_DUE, backlog.operations, 0, "operations are due to be sent or resolved"),
     ):
-        if (waiting.age_seconds or 0.0) > longest:
+        if (waiting.age_seconds or 0.0) > settings.BACKLOG_ALERT + held_back:
             yield _waiting_problem(code, waiting, what)
     if statistics.refreshes_failing:
         count = statistics.refreshes_failing

@@ -122,6 +122,11 @@ def money_input() -> forms.TextInput:
     return AdminTextInputWidget(attrs={"inputmode": "decimal", "autocomplete": "off", "class": "pi-amount"})
 
 
+def text_input() -> forms.TextInput:
+    """Return an input that the browser does not fill in with what was typed about another person."""
+    return AdminTextInputWidget(attrs={"autocomplete": "off"})
+
+
 def document_choices(country: str | None, given: str = "") -> list[tuple[str, StrOrPromise]]:
     """Return the choices of document types of the country. Without a country, each shows the countries that issue it.
 
@@ -157,26 +162,13 @@ class DocumentSelect(forms.Select):
 class DestinationForm(KeyedForm):
     """A bank account. The service's validation decides; its messages appear at the form's fields."""
 
-    holder_name = forms.CharField(
-        label=gettext_lazy("Account holder"),
-        max_length=255,
-        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
-    )
+    holder_name = forms.CharField(label=gettext_lazy("Account holder"), max_length=255, widget=text_input())
     document_type = forms.ChoiceField(label=gettext_lazy("Holder's document type"), widget=DocumentSelect)
     document_number = forms.CharField(
-        label=gettext_lazy("Holder's document number"),
-        max_length=64,
-        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
+        label=gettext_lazy("Holder's document number"), max_length=64, widget=text_input()
     )
-    bank_code = forms.CharField(
-        label=gettext_lazy("Bank code"),
-        required=False,
-        max_length=64,
-        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
-    )
-    account_number = forms.CharField(
-        label=gettext_lazy("Account number"), max_length=64, widget=AdminTextInputWidget(attrs={"autocomplete": "off"})
-    )
+    bank_code = forms.CharField(label=gettext_lazy("Bank code"), required=False, max_length=64, widget=text_input())
+    account_number = forms.CharField(label=gettext_lazy("Account number"), max_length=64, widget=text_input())
     account_type = forms.ChoiceField(
         label=gettext_lazy("Account type"), required=False, choices=[("", display.EMPTY), *AccountType.choices]
     )

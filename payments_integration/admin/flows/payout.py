@@ -33,6 +33,7 @@ from payments_integration.admin.flows.forms import (
     method_in_full,
     money_input,
     parse_amount,
+    text_input,
 )
 from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import Outcome, may_view
@@ -63,7 +64,7 @@ class PayoutForm(DestinationForm):
     method_code = forms.CharField(
         label=gettext_lazy("Method"),
         max_length=255,
-        widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
+        widget=text_input(),
         help_text=gettext_lazy("The code of a payment method that supports payouts."),
     )
     merchant_reference = forms.CharField(
