@@ -74,13 +74,11 @@ _RAISE_FAILURE = """\
     except OperationalError as error:
 """
 _AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
-_READ_WINDOW = (
-    "        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
-)
+_READ_WINDOW = "        complete = _read_window(run, held, window, save=not explicit)\n"
 _MOVE_AND_READ = """\
         if not explicit:
             held.write(watermark=window.end)
-        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
+        complete = _read_window(run, held, window, save=not explicit)
 """
 _AS_READ = """\
     as_read = ledger.unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
