@@ -216,6 +216,8 @@ def record(
         if known is not None and not known.has_free_key:
             return known, False
         is_same = known is not None and is_same_call(known, intent)
+        if known is not None and not is_same and reopenable is None:
+            _refuse_if_mirrored(known)
         asked = intent if known is None else _for_known(intent, known, is_same=is_same)
         decided = precondition.decide(asked) if precondition is not None else asked
         operation = _build(decided, deferred=deferred)
@@ -357,6 +359,27 @@ def _reopened(known: Operation, asked: Operation, *, is_same: bool) -> Operation
     operation.approved_by, operation.approved_at = "", None
     operation.error = operation.closed_at = operation.next_attempt_at = None
     return operation
+
+
+def _refuse_if_mirrored(known: Operation) -> None:
+    """Raise ValidationError if the mirror has an object that a ledger, since lost, may have made under the free key.
+
+    A worker looks for the new arguments only.
+    """
+    finding = operations.of(known).look_up_in_mirror(known)
+    ids = {item.id for item in finding.items} if isinstance(finding, operations.Candidates) else set()
+    made = Operation.objects.filter(account=known.account, operation=known.operation, result_id__in=ids)
+    if found := ids - {*known.other_objects, *made.values_list("result_id", flat=True)}:
+        raise perhaps_executed(known, ", ".join(sorted(found)[:10]))
+
+
+def perhaps_executed(operation: Operation, why: str) -> ValidationError:
+    """Return the error of a call whose free key may have been used before."""
+    message = _(
+        "This may have been executed before: %(why)s. If it was not, say so with “These are others” on the page "
+        "of the operation %(operation)s, or use another key."
+    )
+    return ValidationError({"idempotency_key": [message % {"why": why, "operation": operation.pk}]})
 
 
 #: Decided by each call, even by one with the same arguments.

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from functools import partial
 
-from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost, expired
@@ -157,11 +156,7 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopenable
         return ledger.Reopenable(operation, key_is_known=False)
     claim = outcomes.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
     if claim is None:
-        message = _(
-            "This may have been executed before: %(why)s. If it was not, say so with “These are others” on the page "
-            "of the operation %(operation)s, or use another key."
-        )
-        raise ValidationError({"idempotency_key": [message % {"why": verdict.note, "operation": operation.pk}]})
+        raise ledger.perhaps_executed(operation, verdict.note)
     look_ups.write_verdict(claim, verdict)
     return None
 

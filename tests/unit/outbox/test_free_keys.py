@@ -190,6 +190,20 @@ def test_other_arguments_after_a_restored_backup(fake: Fake) -> None:
     assert len(fake.made("payout")) == 1
 
 
+def test_other_arguments_that_are_deferred_after_a_restored_backup(fake: Fake) -> None:
+    """The worker would look for the new amount, and not find what the key was used for."""
+    with time_machine.travel(START, tick=False) as clock:
+        backup = closed(fake)
+        made = pay()
+        backup.save_base(raw=True)
+        clock.shift(timedelta(hours=25))
+        with transaction.atomic(), pytest.raises(ValidationError, match=made.pk):
+            services.defer(services.create_payout, **{**PAYOUT, "amount": 1, "idempotency_key": "k1"})
+        assert only_operation().has_free_key
+        assert pay().pk == made.pk
+    assert len(fake.made("payout")) == 1
+
+
 def test_the_balance_is_checked_again(fake: Fake) -> None:
     fake.available = 10_000
     services.sync_balances()
