@@ -18,6 +18,7 @@ from asgiref.sync import iscoroutinefunction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
+_APP_LABEL = "payments_integration"
 _WRITE_INSTEAD = (
     "Receivers of payments_integration run one after the other, inside a transaction. Write a plain function that "
     "calls asgiref.sync.async_to_sync, or that starts a task on commit."
@@ -44,11 +45,12 @@ class SynchronousSignal(Signal):
     ) -> None:
         """Connect as Django does, but keep the receiver: a function inside ``AppConfig.ready`` has no other owner.
 
-        Raises TypeError for an ``async def`` receiver, and for a sender that is no class, such as a model's name.
+        Raises TypeError for an ``async def`` receiver, and for a sender that is no model of this app: a model's name,
+        a proxy, a model of the project.
         """
         refuse_async(receiver)
-        if sender is not None and not isinstance(sender, type):
-            raise TypeError(f"{sender!r} sends nothing: the sender is a class, such as Payment.")
+        if sender is not None and getattr(getattr(sender, "_meta", None), "app_label", "") != _APP_LABEL:
+            raise TypeError(f"{sender!r} sends nothing: the sender is a model of this app, such as Payment.")
         super().connect(receiver, sender, weak, dispatch_uid)
 
     def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:

@@ -193,10 +193,18 @@ def test_a_receiver_that_is_made_inside_a_function_stays_connected(
 
 
 @pytest.mark.promise(6)
-def test_a_sender_by_its_name_is_refused() -> None:
-    """Signals of models take one. A plain signal would call the receiver for nothing."""
-    with pytest.raises(TypeError, match=r"^'payments_integration\.Payment' sends nothing"):
-        status_changed.connect(print, sender="payments_integration.Payment")
+@isolate_apps("tests.factories.receivers")
+def test_a_sender_that_sends_nothing_is_refused() -> None:
+    """Signals of models take a name. A plain signal would call the receiver for nothing, as for a proxy."""
+
+    class ShopPayment(Payment):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    for sender in ("payments_integration.Payment", ShopPayment, User, int):
+        with pytest.raises(TypeError, match=rf"^{re.escape(repr(sender))} sends nothing"):
+            status_changed.connect(print, sender=sender)
 
 
 def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
