@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from django.apps import apps
-from django.db import connections, router
+from django.db import router
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, telemetry
+from payments_integration.db.reconnecting import discard_all
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.runtime.logs import get_logger
 
@@ -86,8 +87,8 @@ def _send_wake_up(account: str) -> None:
                 import_string(settings.WAKE_UP)(account)
     finally:
         # This thread's own: a queue in the database, or the project's code when a task is published, may have opened
-        # some. Nothing else would notice that the server has dropped them.
-        connections.close_all()
+        # some, or left a block of one open. Nothing else would notice that the server has dropped them.
+        discard_all()
 
 
 def _notify(account: str) -> None:

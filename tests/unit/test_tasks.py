@@ -392,7 +392,7 @@ def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publis
     def published(**options: Any) -> None:
         """As a task class of the project, or a receiver of ``before_task_publish``, that writes to the database."""
         connection = connections["default"]
-        connection.ensure_connection()
+        transaction.atomic().__enter__()
         opened.append(connection)
 
     with mock.patch.object(tasks.process_events, "apply_async", side_effect=published):
@@ -401,3 +401,4 @@ def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publis
     (connection,) = opened
     assert connection is not connections["default"]
     assert connection.connection is None
+    assert not connection.in_atomic_block
