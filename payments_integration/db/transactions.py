@@ -41,8 +41,8 @@ ATTEMPTS = 8
 
 #: SQLSTATE of PostgreSQL: serialization failure, deadlock, lock not available.
 _POSTGRES = {"40001", "40P01", "55P03"}
-#: Error numbers of MariaDB: lock wait timeout, deadlock, record changed since it was read.
-_MYSQL = {1205, 1213, 1020}
+#: Error numbers of MariaDB: lock wait timeout, deadlock, record or table changed since the first read.
+_MYSQL = {1205, 1213, 1020, 1412}
 
 #: How long a series of transactions may block SQLite's other writers, and the pause that lets each of them try.
 _WRITE_SECONDS = 0.5

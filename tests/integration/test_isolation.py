@@ -14,7 +14,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.utils import timezone
 
 from payments_integration import inbox, projection, schemas, services
-from payments_integration.db.transactions import deleted, is_transient, updated
+from payments_integration.db.transactions import deleted, is_transient, repeatable, updated
 from payments_integration.inbox import Receipt, receiving
 from payments_integration.models import (
     AccountState,
@@ -31,7 +31,7 @@ from payments_integration.projection import answers, events as projection_events
 from payments_integration.reconciliation import due
 from payments_integration.reconciliation.runs import AlreadyRunning, claimed
 from tests import factories
-from tests.databases import LEVELS, Once, at_once, wait_for_blocked
+from tests.databases import LEVELS, MARIADB, Once, at_once, execute, set_level, wait_for_blocked
 from tests.factories import body, rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.fake_provider import PAYOUT
@@ -294,3 +294,18 @@ def test_a_single_statement_is_retried_if_its_row_changes(level: str, change: st
 
     assert at_once(first, second, level=level)[1] == 0
     assert ReceiverCall.objects.get().what == "b"
+
+
+@pytest.mark.skipif(not MARIADB, reason="the others read it")
+def test_a_table_that_is_optimized_after_the_first_read_is_read(level: str) -> None:
+    """MariaDB says "Table definition has changed, please retry transaction"."""
+    reads: list[int] = []
+
+    def read() -> int:
+        reads.append(Event.objects.count())
+        if len(reads) == 1:
+            elsewhere(lambda: execute("OPTIMIZE TABLE payments_integration_payment"))
+        return Payment.objects.count()
+
+    set_level(level)
+    assert repeatable(read, using="default") == 0
