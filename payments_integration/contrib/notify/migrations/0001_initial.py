@@ -24,6 +24,9 @@ class Migration(migrations.Migration):
                 ('path', models.TextField(default='')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
+            options={
+                'base_manager_name': 'objects',
+            },
         ),
         migrations.CreateModel(
             name='Turn',
