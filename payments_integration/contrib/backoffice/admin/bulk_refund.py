@@ -47,7 +47,7 @@ _MADE, _REFUSED, _OPEN, _NOT_STARTED = "made", "refused", "open", "not_started"
 #: Created at the provider and then failed, canceled or returned, so no money went back.
 _VOID = "void"
 _RESULTS: dict[str, tuple[StrOrPromise, str]] = {
-    _MADE: (gettext_lazy("made"), "good"),
+    _MADE: (gettext_lazy("created"), "good"),
     _VOID: (gettext_lazy("not paid back"), "bad"),
     _REFUSED: (gettext_lazy("refused"), "bad"),
     _OPEN: (gettext_lazy("no outcome yet"), "open"),

@@ -103,7 +103,7 @@ def test_the_confirmed_amount_is_sent(boss: Client, service: Service) -> None:
         assert call["actor"] == User.objects.get()
         assert call["reason"] == "a bad day\nfor us"
         assert "destination" not in call
-    assert outcomes(response) == [(second.pk, "made"), (first.pk, "made")]
+    assert outcomes(response) == [(second.pk, "created"), (first.pk, "created")]
     html = response.content.decode()
     assert "USD\xa030.50" in html
     assert all(url("refund", "change", made.pk) in html for made in Refund.objects.all())
@@ -144,7 +144,7 @@ def test_a_failed_refund_does_not_stop_the_others(boss: Client, service: Service
     assert dict(outcomes(response)) == dict(
         zip(
             [row.pk for row in made],
-            ["refused", "refused", "no outcome yet", "no outcome yet", "refused", "refused", "made"],
+            ["refused", "refused", "no outcome yet", "no outcome yet", "refused", "refused", "created"],
             strict=True,
         )
     )
@@ -159,7 +159,7 @@ def test_a_failed_refund_does_not_stop_the_others(boss: Client, service: Service
         assert words in html, words
     assert url("operation", "change", open_one.pk) in html
     assert url("operation", "change", waiting.pk) in html
-    assert "Refunded in total: <span" in html
+    assert "Total of the refunds: <span" in html
     # What was asked for or made is in the history; what was refused is not.
     assert {entry.object_id for entry in LogEntry.objects.all()} == {made[2].pk, made[3].pk, made[6].pk}
 
@@ -178,7 +178,7 @@ def test_refunds_that_would_start_too_late_can_be_continued(
 
     monkeypatch.setattr(bulk_refund, "time", Clock)
     response = confirm(boss, *(f"{row.pk}:1050" for row in made), reason="late")
-    assert [result for _pk, result in outcomes(response)] == ["made", "made", "not started"]
+    assert [result for _pk, result in outcomes(response)] == ["created", "created", "not started"]
     assert len(service.calls) == 2
     html = response.content.decode()
     assert "Continue with the others" in html
@@ -189,7 +189,7 @@ def test_refunds_that_would_start_too_late_can_be_continued(
     # The same page again: the same keys for those that were begun.
     takes[0] = 1.0
     response = confirm(boss, *values, **carried)
-    assert [result for _pk, result in outcomes(response)] == ["made"] * 3
+    assert [result for _pk, result in outcomes(response)] == ["created"] * 3
     keys = [call["idempotency_key"] for _pk, call in service.calls]
     assert keys[:2] == keys[2:4]
 
@@ -210,7 +210,7 @@ def test_a_database_error_does_not_stop_the_other_refunds(boss: Client, service:
     first, second = (rows.payment(status="succeeded", method_family="card", amount_received=10) for _ in range(2))
     service.errors[second.pk] = OperationalError("lock wait timeout")
     response = confirm(boss, f"{first.pk}:10", f"{second.pk}:10")
-    assert dict(outcomes(response)) == {first.pk: "made", second.pk: "not started"}
+    assert dict(outcomes(response)) == {first.pk: "created", second.pk: "not started"}
     assert response.context["values"], "it can be continued"
 
 
