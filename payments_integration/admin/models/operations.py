@@ -17,6 +17,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import Button
 from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.money import format_money
 from payments_integration.validation.text import StrOrPromise
 
 
@@ -85,6 +86,11 @@ class OperationAdmin(ReadOnlyAdmin):
 
             context["pi_warnings"] = panels.warnings(obj)
             context["pi_panel"] = panels.panel(self, request, obj)
+            # The breadcrumbs show the id.
+            amount = format_money(obj.amount, obj.currency) if obj.amount is not None else ""
+            state = dict(OperationState.choices).get(obj.state, obj.state)
+            parts = (display.operation_name(obj.operation), amount, display.text(state))
+            context["subtitle"] = " · ".join(filter(None, parts))
         return super().render_change_form(request, context, *args, **kwargs)
 
     def may_press(self, button: Button, request: HttpRequest, obj: Any) -> bool:

@@ -218,6 +218,21 @@ def test_an_event_needs_the_permission_to_view_events(staff: Callable[..., Clien
     page(staff("view_event"), url("event", "change", row.pk))
 
 
+def test_the_heading_of_an_operation_says_what_how_much_and_where_it_stands(boss: Client) -> None:
+    payout = rows.operation(operation="create_payout", state="awaiting_approval", amount=1050, currency="USD")
+    cancel = rows.operation(operation="cancel_payment", amount=None, currency="")
+    unknown = rows.operation(operation="<b>", state="<i>", amount=None, currency="")
+    for row, heading in (
+        (payout, "new payout · USD\xa010.50 · waits for approval"),
+        (cancel, "cancel of a payment · done"),
+        (unknown, "&lt;b&gt; · &lt;i&gt;"),
+    ):
+        html = page(boss, url("operation", "change", row.pk))
+        assert f"<h2>{heading}</h2>" in html
+        # The tab of the browser begins with it.
+        assert f"<title>{heading} |" in html
+
+
 def test_an_operation_shows_its_note_error_and_request_ids(boss: Client) -> None:
     row = rows.operation(
         state="needs_person", note="two refunds match", error={"code": "invalid_state"}, request_ids=["req_9", "req_8"]
