@@ -37,7 +37,7 @@ from payments_integration import conf, db, inbox, outbox, tasks, wakeup, webhook
 from payments_integration.client import resources  # noqa: E402
 from payments_integration.client.transport import Transport  # noqa: E402
 from payments_integration.contrib import finance  # noqa: E402
-from payments_integration.inbox import claiming  # noqa: E402
+from payments_integration.inbox import claiming, groups  # noqa: E402
 from payments_integration.signals import event_received, status_changed  # noqa: E402
 from tests.conftest import Receiver  # noqa: E402
 from tests.integration.kill import jobs  # noqa: E402
@@ -131,6 +131,7 @@ def execute(job: Job, pipe: int) -> None:
     # However slow the machine, each process gets as far as the others.
     mock.patch.object(wakeup, "INLINE_SECONDS", 600.0).start()
     mock.patch.object(webhooks, "_STORE_SECONDS", 600.0).start()
+    mock.patch.object(groups, "MOST_SECONDS", 600.0).start()
     if not job["woken"]:
         wakeup.set_hook(None)
     if size := job.get("page_size"):
