@@ -275,7 +275,7 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         names |= {"mark_others"} if call.creates and _mirrored_matches(operation, call) else set()
     elif operation.state in OPEN_OPERATION_STATES and _may_be_sent_before(operation, call):
         names.add("mark_others")
-    elif operation.has_free_key and _may_be_sent_before(operation, call) and fitting_objects(operation):
+    elif operation.has_free_key and fitting_objects(operation):
         # Otherwise what fits would keep the same call from being sent for ever.
         names.add("mark_others")
     return frozenset(names)
