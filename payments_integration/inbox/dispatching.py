@@ -167,7 +167,11 @@ def _dispatch_next(page: Page, work: Work) -> bool:
         return False
     except AnyDatabaseError:
         raise
-    except BaseException as error:  # such as a time limit that ended between two of our lines
+    except BaseException as error:
+        # Such as a time limit that ended between two of our lines. Or a receiver has changed the session, for example
+        # its row factory: every later item would fail as well.
+        if not connections[page.using].in_atomic_block:
+            end_session(connections[page.using])
         _record_failure(page, work, item, error)
         return False
     telemetry.happened(telemetry.Dispatched(item))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,7 +38,7 @@ from payments_integration.reconciliation import due
 from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.databases import LEVELS, MARIADB, POSTGRES, SQLITE, at_once, set_level
+from tests.databases import DRIVER, LEVELS, MARIADB, POSTGRES, SQLITE, at_once, set_level
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
@@ -177,6 +178,29 @@ def test_a_callback_that_leaves_the_session_unusable_costs_no_other_object_an_at
         inbox.dispatch()
     assert counted() == everything_once(*NAMES, events=1)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+
+
+@pytest.mark.case(120)
+@pytest.mark.skipif(DRIVER != "psycopg", reason="elsewhere it ends the pass, and the connection with it")
+def test_a_callback_that_leaves_a_row_factory_costs_at_most_the_next_item_an_attempt(unlogged: None) -> None:
+    def set_row_factory() -> None:
+        session: Any = connection.connection
+        session.row_factory = importlib.import_module("psycopg.rows").dict_row
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_0":
+            transaction.on_commit(set_row_factory)
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        with suppress(Exception):
+            inbox.dispatch()
+        connection.close()  # as a worker does after a pass that failed
+        assert Event.objects.filter(attempts__gt=0).count() <= 1
+        ObjectDispatch.objects.update(next_attempt_at=None)
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES, events=1)
 
 
 @pytest.mark.case(120)
