@@ -735,17 +735,17 @@ class TestReceiversOfAllRows:
         assert not DueAttention.objects.exists()
 
     def test_an_object_that_was_read_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(due, "_read", lambda row, hurry: None)
+        monkeypatch.setattr(due.sync, "read", lambda *args, **kwargs: None)
         to_be_read("pay_1", "pay_2")
         assert reconciliation.refresh_due() == 2
         assert not DueRefresh.objects.exists()
 
     def test_an_object_that_cannot_be_inserted_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def read(row: DueRefresh, *, hurry: bool) -> None:
-            if row.object_id == "pay_1":
-                statements.insert_like_save(rows.unsaved_payment(id=row.object_id))
+        def read(kind: str, account: str, object_id: str, **_: Any) -> None:
+            if object_id == "pay_1":
+                statements.insert_like_save(rows.unsaved_payment(id=object_id))
 
-        monkeypatch.setattr(due, "_read", read)
+        monkeypatch.setattr(due.sync, "read", read)
         to_be_read("pay_1", "pay_2")
         assert reconciliation.refresh_due() == 1
         [left] = DueRefresh.objects.all()
@@ -755,11 +755,11 @@ class TestReceiversOfAllRows:
     def test_whatever_reading_raises_is_counted_and_others_are_read(
         self, error: BaseException, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def read(row: DueRefresh, *, hurry: bool) -> None:
-            if row.object_id == "pay_1":
+        def read(kind: str, account: str, object_id: str, **_: Any) -> None:
+            if object_id == "pay_1":
                 raise error
 
-        monkeypatch.setattr(due, "_read", read)
+        monkeypatch.setattr(due.sync, "read", read)
         to_be_read("pay_1", "pay_2")
         assert reconciliation.refresh_due() == 1
         [left] = DueRefresh.objects.all()

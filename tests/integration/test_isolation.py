@@ -252,11 +252,11 @@ def test_eight_workers_refresh_one_object(level: str, monkeypatch: pytest.Monkey
     DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
     reads: list[str] = []
 
-    def read(mark: DueRefresh, *, hurry: bool) -> None:
-        reads.append(mark.object_id)
+    def read(kind: str, account: str, object_id: str, **_: Any) -> None:
+        reads.append(object_id)
         time.sleep(0.1)  # others have time to read it too, which must not happen
 
-    monkeypatch.setattr(due, "_read", read)
+    monkeypatch.setattr(due.sync, "read", read)
     assert sum(at_once(*[lambda: due.refresh_due("default")] * 8, level=level)) == 1
     assert reads == ["pay_1"]
     assert not DueRefresh.objects.exists()
@@ -266,10 +266,10 @@ def test_eight_workers_refresh_one_object(level: str, monkeypatch: pytest.Monkey
 def test_a_refresh_requested_during_a_refresh_stays_due(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
 
-    def read(mark: DueRefresh, *, hurry: bool) -> None:
+    def read(*_: Any, **__: Any) -> None:
         elsewhere(lambda: projection.request_refresh("default", "payment", "pay_1", "refund_changed"))
 
-    monkeypatch.setattr(due, "_read", read)
+    monkeypatch.setattr(due.sync, "read", read)
     assert at_once(lambda: due.refresh_due("default"), level=level) == [0]
     assert DueRefresh.objects.get().marks == 2
 
