@@ -52,7 +52,8 @@ def urls(order: OrderModel) -> str:
 
 def tests(order: OrderModel) -> str:
     """Return a test module for the whole way of an order. Both Django's runner and pytest find it."""
-    code = order.constant or "USD"
+    allowed = dict(getattr(field(order.model, order.currency), "flatchoices", ()))
+    code = order.constant or next((code for code in METHODS if code in allowed), "USD")
     price = f'Decimal("{money.to_major(TEST_PRICE, code)}")' if order.is_decimal else str(TEST_PRICE)
     given = _needed(order)
     if order.amount:
@@ -130,7 +131,7 @@ def _example(each: Any) -> str:
     if isinstance(each, models.BooleanField):
         return "False"
     if isinstance(each, models.IntegerField | models.FloatField):
-        return "1"
+        return str(int(each.flatchoices[0][0])) if each.choices else "1"
     if isinstance(each, models.EmailField):
         return '"ana@example.com"'
     if isinstance(each, models.CharField | models.TextField):

@@ -581,15 +581,19 @@ def test_an_order_may_know_its_price_without_a_field(project: Project, registry:
 
 
 @pytest.mark.parametrize(
-    ("choices", "value"), [('[("a", "A")]', "'a'"), ('[("Group", [("a", "A"), ("b", "B")])]', "'a'")]
+    ("field", "value"),
+    [
+        ('kind = models.CharField(max_length=9, choices=[("a", "A")])', "kind='a'"),
+        ('kind = models.CharField(max_length=9, choices=[("Group", [("a", "A"), ("b", "B")])])', "kind='a'"),
+        ('kind = models.IntegerField(choices=[("Group", [(10, "A")]), (20, "B")])', "kind=10"),
+        ('currency = models.CharField(max_length=3, choices=[("EUR", "Euro"), ("PEN", "Sol")])', 'currency="PEN"'),
+    ],
 )
-def test_the_test_has_a_value_that_the_model_allows(
-    project: Project, registry: None, choices: str, value: str
-) -> None:
+def test_the_test_has_a_value_that_the_model_allows(project: Project, registry: None, field: str, value: str) -> None:
     """A model may call ``full_clean`` when it is saved."""
-    shop_with(project, f"{AMOUNT}\n{CURRENCY}\nkind = models.CharField(max_length=9, choices={choices})")
-    assert project.run("--order", "--write")[0] == 0
-    assert f"kind={value}" in project.read("quicksales/test_payments.py")
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}\n{field}")
+    assert project.run("--order", "--write", "--amount", "amount")[0] == 0
+    assert value in project.read("quicksales/test_payments.py")
 
 
 @pytest.mark.parametrize(
