@@ -64,7 +64,7 @@ class ApproveForm(CommentForm):
 
 #: After a refusal, an operation has one of these states, and the error.
 _REFUSED = (OperationState.REJECTED, OperationState.CLOSED)
-#: Of a look-up. The operation's note says it in English.
+#: Says what a look-up found. The operation's note says the same in English.
 NOT_FOUND = gettext_lazy("The provider was asked, and nothing that fits was found.")
 
 
