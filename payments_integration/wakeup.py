@@ -20,7 +20,6 @@ from django.db import router
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, telemetry
-from payments_integration.db.reconnecting import discard_all
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.runtime.logs import get_logger
 
@@ -88,7 +87,7 @@ def _send_wake_up(account: str) -> None:
     finally:
         # This thread's own: a queue in the database, or the project's code when a task is published, may have opened
         # some, or left a block of one open. Nothing else would notice that the server has dropped them.
-        discard_all()
+        import_module("payments_integration.db.reconnecting").discard_all()
 
 
 def _notify(account: str) -> None:
