@@ -234,7 +234,7 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
                 previous_status=event.previous_status,
                 is_stale=is_stale,
             )
-    if instance is None:
+    if instance is None or not status_changed.has_listeners(sender):
         return
     for change in changes:
         # An answer may show a change long after it happened, for example after a restored backup.
