@@ -63,7 +63,7 @@ def _insert(
     ]
     if connection.vendor == "mysql":
         sizes.refuse_too_large(parameters, using=using)
-    with _preparing_cursor(connection) as cursor:
+    with preparing_cursor(connection) as cursor:
         cursor.execute(sql, parameters)
         return int(cursor.rowcount)
 
@@ -253,7 +253,7 @@ def filter_account_last(rows: QuerySet[ModelT], account: str | None) -> QuerySet
     return rows.filter(Exact(Coalesce("account", Value("")), account))
 
 
-def _preparing_cursor(connection: BaseDatabaseWrapper) -> CursorWrapper:
+def preparing_cursor(connection: BaseDatabaseWrapper) -> CursorWrapper:
     """Return a cursor for a statement that is always the same text.
 
     If the project has set psycopg's ``prepare_threshold``, PostgreSQL parses and plans the statement once per

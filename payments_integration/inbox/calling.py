@@ -165,7 +165,7 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
         check += [item.account, item.object_id] * 2
     connection = connections[using]
     lock_sql, check_sql = _lock_sql(type(item), item.object_kind if model is not None else "", using, tuple(values))
-    with connection.cursor() as cursor:
+    with statements.preparing_cursor(connection) as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(f"{lock_sql} RETURNING {check_sql}", lock + check)
         else:
@@ -271,7 +271,7 @@ def mark(items: Sequence[Item], transaction_id: str, using: str, *, have_changes
     """
     connection = connections[using]
     now = statements.prepared_values(Event, using, dispatched_at=timezone.now())
-    with connection.cursor() as cursor:
+    with statements.preparing_cursor(connection) as cursor:
         for model in (Event, StatusChange):
             keys = [item.pk for item in items if isinstance(item, model)]
             if not keys:

@@ -31,6 +31,7 @@ from payments_integration.projection import erase_row
 from payments_integration.signals import cause, event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
+from tests.databases import DRIVER
 from tests.factories import body, event
 from tests.factories.receivers.models import ReceiverCall
 from tests.fake_provider import Fake, payment
@@ -101,6 +102,21 @@ def test_events_are_dispatched_in_order_and_once(receiver: Receiver) -> None:
     assert receiver.statuses == [("", "chargeback")]
     assert set(Event.objects.values_list("state", flat=True)) == {"done"}
     assert StatusChange.objects.get().dispatched_at is not None
+
+
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no prepare_threshold")
+def test_the_lock_and_the_mark_are_prepared_if_the_project_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    take_in(*factories.life()[:1])
+    with connection.cursor() as cursor, monkeypatch.context() as patch:
+        patch.setattr(connection.connection, "prepare_threshold", 0)
+        assert inbox.dispatch() == 1
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement ~ 'RETURNING.*EXISTS|dispatched_at'"
+        )
+        assert cursor.fetchone()[0] == 2
+    assert Event.objects.get().state == EventState.DONE
 
 
 def test_each_change_is_dispatched_batch_by_batch(receiver: Receiver) -> None:
