@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-from django.db import Error, connections
+from django.db import Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -80,6 +80,38 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
     connection.close()
 
 
+class _Blocks(list[Any]):
+    """The open blocks of a connection, as Django keeps them, and all that were entered since, still open or not."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        super().__init__(blocks)
+        self.entered: list[Any] = []
+
+    def append(self, block: Any) -> None:
+        self.entered.append(block)
+        super().append(block)
+
+
+class _LeftOpen(transaction.Atomic):
+    """A block whose end, if that is still to come, raises ConnectionDoesNotExist.
+
+    Of the blocks that a receiver entered, Django forgets the newest first, so it is unknown which was left open. The
+    block of a decorator is entered again with each call of its function, and then is as it was.
+    """
+
+    _usual: str | None
+
+    def __enter__(self) -> None:
+        self.__class__ = transaction.Atomic
+        self.using = self._usual
+        self.__enter__()
+
+    @staticmethod
+    def make(block: Any) -> None:
+        if type(block) is transaction.Atomic:
+            block._usual, block.using, block.__class__ = block.using, _LEFT, _LeftOpen
+
+
 @contextmanager
 def closed_blocks() -> Iterator[None]:
     """Raise TransactionManagementError if a block of ``atomic`` is left open, or autocommit off, on any database.
@@ -89,6 +121,8 @@ def closed_blocks() -> Iterator[None]:
     garbage, its block raises ConnectionDoesNotExist. It would end the transaction that is open by then.
     """
     before = {state: _blocks(state) for state in connections.all(initialized_only=True)}
+    for state in before:
+        state.atomic_blocks = _Blocks(state.atomic_blocks)
     are_left = False
     try:
         yield
@@ -98,10 +132,13 @@ def closed_blocks() -> Iterator[None]:
             was_in_block, savepoints, blocks, autocommit = before.get(state) or (False, [], [], usual)
             # Without autocommit no block commits either.
             is_off = autocommit and not (was_in_block or _autocommit(state))
-            if is_off or len(state.atomic_blocks) > len(blocks):
+            found = state.atomic_blocks
+            if len(found) == len(blocks):
+                state.atomic_blocks = blocks
+            if is_off or len(found) > len(blocks):
                 are_left = True
-                for block in state.atomic_blocks[len(blocks) :]:
-                    block.using = _LEFT
+                for block in getattr(found, "entered", found):
+                    _LeftOpen.make(block)
                 state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
                 if not was_in_block:
                     state.run_on_commit, state.needs_rollback, state.closed_in_transaction = [], False, False
@@ -116,7 +153,7 @@ def closed_blocks() -> Iterator[None]:
 
 
 def _blocks(state: Any) -> tuple[bool, list[Any], list[Any], bool]:
-    return state.in_atomic_block, list(state.savepoint_ids), list(state.atomic_blocks), _autocommit(state)
+    return state.in_atomic_block, list(state.savepoint_ids), state.atomic_blocks, _autocommit(state)
 
 
 def _autocommit(state: Any) -> bool:

@@ -466,6 +466,37 @@ def test_a_generator_of_a_handler_that_ends_later_ends_no_other_transaction(unlo
     assert Payment.objects.count() == 2
 
 
+@pytest.mark.case(121)
+def test_the_block_of_a_decorated_handler_is_not_taken_for_the_generator_s(unlogged: None) -> None:
+    """Django forgets the newest block first, so the decorator's is the one that seems to be left open."""
+    left: list[Iterator[None]] = []
+
+    def lock_orders() -> Iterator[None]:
+        with transaction.atomic():
+            yield
+
+    @transaction.atomic
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_1" and not left:
+            left.append(lock_orders())
+            next(left[-1])
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        inbox.dispatch()
+        with transaction.atomic():
+            Event.objects.update(error="kept")
+            with pytest.raises(ConnectionDoesNotExist):
+                left[-1].close()  # type: ignore[attr-defined]
+            assert connection.in_atomic_block
+        assert not Event.objects.exclude(error="kept").exists()
+        ObjectDispatch.objects.update(next_attempt_at=None)
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES, events=1)
+    assert transaction.get_autocommit()
+
+
 @pytest.mark.case(120)
 def test_an_interruption_by_a_callback_is_raised_after_the_commit_and_the_release() -> None:
     def handler(event: Event, **_: Any) -> None:
