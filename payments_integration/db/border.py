@@ -102,13 +102,14 @@ class _LeftOpen(transaction.Atomic):
     _usual: str | None
 
     def __enter__(self) -> None:
-        self.__class__ = transaction.Atomic
+        self.__class__ = transaction.Atomic  # type: ignore[assignment]
         self.using = self._usual
         self.__enter__()
 
     @staticmethod
     def make(block: Any) -> None:
-        if type(block) is transaction.Atomic:
+        is_usual = type(block) is transaction.Atomic
+        if is_usual:
             block._usual, block.using, block.__class__ = block.using, _LEFT, _LeftOpen
 
 
