@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from django.db.models import Model, QuerySet
 from django.db.transaction import TransactionManagementError
 
 from payments_integration.db import statements
-from payments_integration.db.border import Callbacks, end_session, has_hidden_transaction, restore_session
+from payments_integration.db.border import Callbacks, closed_blocks, end_session, has_hidden_transaction, restore_session
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
@@ -85,7 +85,7 @@ def repeatable(
         if is_outermost:
             restore_session(connection)
             callbacks = Callbacks(connection, about)
-        with transaction.atomic(using=using, durable=durable):
+        with transaction.atomic(using=using, durable=durable), closed_blocks() if is_outermost else nullcontext():
             result = function()
             if connection.needs_rollback:
                 # Django would roll back without an error: the caller would take the work for committed.

@@ -21,6 +21,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from payments_integration import inbox, reconciliation, services, signals, telemetry
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
+from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import (
     Balance,
@@ -30,6 +31,7 @@ from payments_integration.models import (
     Event,
     EventState,
     ObjectDispatch,
+    Operation,
     Payment,
     ReconciliationRun,
     StatusChange,
@@ -809,19 +811,50 @@ class TestReceiversOfAllRows:
         assert not quarantine.exists()
 
 
+@pytest.mark.case(120)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_block_that_a_receiver_of_all_rows_leaves_open_keeps_no_later_transaction_from_its_commit(
+    fails: bool,
+) -> None:
+    left: list[Any] = []
+
+    def index(sender: type[Any], **_: Any) -> None:
+        if sender is Payment and not left:
+            left.append(transaction.atomic())
+            left[-1].__enter__()
+            if fails:
+                raise ConnectionError("the search index does not answer")
+
+    post_save.connect(index)
+    try:
+        with ProviderSandbox():
+            with pytest.raises(OutcomeUnknown):  # its answer cannot be written
+                pay("A-1")
+            assert transaction.get_autocommit()
+            pay("A-2")
+            Operation.objects.update(next_attempt_at=None, claimed_until=None, claim_token="")
+            reconciliation.process_due()
+    finally:
+        post_save.disconnect(index)
+    assert set(Payment.objects.values_list("merchant_reference", flat=True)) == {"A-1", "A-2"}
+
+
 def test_a_full_resync_ends_although_receivers_of_all_rows_fail() -> None:
     with ProviderSandbox() as sandbox:
         for _ in range(2):
-            payment = services.create_payment(
-                amount=1_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="A-1"
-            )
-            sandbox.engine.pay(payment.pk)
+            sandbox.engine.pay(pay("A-1").pk)
         with failing_receivers():
             run = reconciliation.reconcile_objects(full=True)
     assert (run.state, run.error) == ("done", "")
     assert ReconciliationRun.objects.get(pk=run.pk).finished_at == run.finished_at
     assert Balance.objects.filter(currency="CLP").exists()
     assert DoublePayment.objects.filter(merchant_reference="A-1").exists()
+
+
+def pay(reference: str) -> Payment:
+    return services.create_payment(
+        amount=1_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference=reference
+    )
 
 
 def to_be_read(*names: str) -> None:
