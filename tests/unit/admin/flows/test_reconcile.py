@@ -132,6 +132,18 @@ def test_a_long_pass_stops_in_time_and_the_next_one_continues(
     assert stopped.recovered + gone_on.recovered == Event.objects.count() == len(payments_sandbox.project.events)
 
 
+def test_a_long_comparison_stops_in_time_and_another_can_follow(
+    client: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    monkeypatch.setattr(reconcile, "MAX_SECONDS", 0.0)
+    client.post(RUN, {"account": "default", "kind": "objects"})
+    monkeypatch.setattr(reconcile, "MAX_SECONDS", 60.0)
+    client.post(RUN, {"account": "default", "kind": "objects"})
+    runs = ReconciliationRun.objects.filter(kind="objects").order_by("pk").values_list("state", "pages")
+    assert list(runs) == [(RunState.FAILED, 1), (RunState.DONE, 3)]
+
+
 def test_every_pass_makes_progress_however_short_its_time(
     client: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
