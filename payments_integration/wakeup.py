@@ -11,7 +11,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 
@@ -205,12 +205,12 @@ class Inline:
         with self._lock:
             now, pass_at = time.monotonic(), None
             other = self._workers.get(account)
-            in_pass = self._in_this_thread.accounts
+            in_pass = self._in_this_thread.workers
             if account in in_pass:
                 # A callback within the pass wakes. A pass of its own would have its own time, as would the pass of a
-                # callback within that: the request would last as long as its backlog.
-                if other is not None:
-                    other.again = True
+                # callback within that: the request would last as long as its backlog. A thread that took over may be
+                # done, so the pass around the callback is followed by another one.
+                self._workers.setdefault(account, in_pass[account]).again = True
                 return
             if other is not None and other.pass_at is not None:
                 if deadline <= other.pass_at:
@@ -222,14 +222,14 @@ class Inline:
                 return
             worker = self._workers[account] = _Worker(now + self._term, pass_at)
         while worker.pass_at is None or self._waited(account, worker, worker.pass_at):
-            self._in_this_thread.accounts = in_pass | {account}
+            self._in_this_thread.workers = {**in_pass, account: worker}
             try:
                 self._work(account, deadline)
             except BaseException:
                 self._end(account, worker)
                 raise
             finally:
-                self._in_this_thread.accounts = in_pass
+                self._in_this_thread.workers = in_pass
             if self._end(account, worker, deadline):
                 return
 
@@ -264,8 +264,8 @@ class Inline:
 
 
 class _InThisThread(threading.local):
-    #: The accounts for which a pass runs.
-    accounts: frozenset[str] = frozenset()
+    #: Whose passes run, by account.
+    workers: Mapping[str, _Worker] = {}
 
 
 @dataclass(slots=True, eq=False)

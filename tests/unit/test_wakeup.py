@@ -239,6 +239,25 @@ def test_a_wake_up_within_a_pass_starts_none_within_it() -> None:
     assert passes == ["default", "second", "default"]
 
 
+def test_a_wake_up_within_a_pass_is_not_lost_after_another_thread_took_over_and_ended() -> None:
+    passes: list[str] = []
+
+    def work(account: str, deadline: float) -> None:
+        passes.append(threading.current_thread().name)
+        if len(passes) == 1:
+            other = threading.Thread(target=inline, args=("default", time.monotonic() + 60), name="other", daemon=True)
+            other.start()
+            join(other)
+            assert passes == ["MainThread", "other"]
+            inline("default", time.monotonic() + 60)
+            assert passes == ["MainThread", "other"]
+
+    inline = wakeup.Inline(work, term=0, pause=0)
+    inline("default", time.monotonic() + 60)
+    assert passes == ["MainThread", "other", "MainThread"]
+    assert inline._workers == {}
+
+
 def test_no_pass_is_started_for_other_accounts_after_the_deadline() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=60)
