@@ -8,12 +8,13 @@ open a transaction without Django.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -81,7 +82,11 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
 
 
 class _Blocks(list[Any]):
-    """The open blocks of a connection, as Django keeps them, and all that were entered since, still open or not."""
+    """The open blocks of a connection, as Django keeps them: one that ends takes the newest from the list.
+
+    ``entered`` has those that were entered since and have not ended. The block of a decorator may be in it often, and
+    also be open in other threads.
+    """
 
     def __init__(self, blocks: list[Any]) -> None:
         super().__init__(blocks)
@@ -91,26 +96,10 @@ class _Blocks(list[Any]):
         self.entered.append(block)
         super().append(block)
 
-
-class _LeftOpen(transaction.Atomic):
-    """A block whose end, if that is still to come, raises ConnectionDoesNotExist.
-
-    Of the blocks that a receiver entered, Django forgets the newest first, so it is unknown which was left open. The
-    block of a decorator is entered again with each call of its function, and then is as it was.
-    """
-
-    _usual: str | None
-
-    def __enter__(self) -> None:
-        self.__class__ = transaction.Atomic  # type: ignore[assignment]
-        self.using = self._usual
-        self.__enter__()
-
-    @staticmethod
-    def make(block: Any) -> None:
-        is_usual = type(block) is transaction.Atomic
-        if is_usual:
-            block._usual, block.using, block.__class__ = block.using, _LEFT, _LeftOpen
+    def pop(self, *_: Any) -> Any:
+        with suppress(ValueError):  # it was entered before
+            self.entered.remove(sys._getframe(1).f_locals.get("self"))
+        return super().pop()
 
 
 @contextmanager
@@ -139,7 +128,7 @@ def closed_blocks() -> Iterator[None]:
             if is_off or len(found) > len(blocks):
                 are_left = True
                 for block in getattr(found, "entered", found):
-                    _LeftOpen.make(block)
+                    block.using = _LEFT
                 state.in_atomic_block, state.savepoint_ids, state.atomic_blocks = was_in_block, savepoints, blocks
                 if not was_in_block:
                     state.run_on_commit, state.needs_rollback, state.closed_in_transaction = [], False, False

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, Error, OperationalError, connection, connections, transaction
 from django.db.models.signals import post_delete, post_save
+from django.db.transaction import TransactionManagementError
 from django.test import TestCase
 from django.utils import timezone
 from django.utils.connection import ConnectionDoesNotExist
 
 from payments_integration import inbox, reconciliation, services, signals, telemetry
 from payments_integration.db import statements
+from payments_integration.db.border import closed_blocks
 from payments_integration.db.transactions import repeatable
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.inbox.receiving import read_again
@@ -497,6 +499,38 @@ def test_the_block_of_a_decorated_handler_is_not_taken_for_the_generator_s(unlog
         inbox.dispatch()
     assert counted() == everything_once(*NAMES, events=1)
     assert transaction.get_autocommit()
+
+
+@pytest.mark.case(121)
+def test_a_generator_that_was_left_open_costs_no_caller_of_a_decorated_function_its_block(unlogged: None) -> None:
+    """A decorator has one block for all calls, also for those that another thread is in."""
+    left: list[Iterator[None]] = []
+
+    def lock_orders() -> Iterator[None]:
+        with transaction.atomic():
+            yield
+
+    @transaction.atomic
+    def decorated(body: Callable[[], object] | None = None) -> None:
+        if body is not None:
+            body()
+
+    def receiver() -> None:
+        with closed_blocks():
+            decorated()
+            left.append(lock_orders())
+            next(left[-1])
+
+    def caller() -> None:
+        with pytest.raises(TransactionManagementError):
+            receiver()
+        Event.objects.create(id="evt_1", account="default", type="payment.created", created_at=timezone.now())
+
+    decorated(caller)
+    assert transaction.get_autocommit()
+    assert Event.objects.exists()
+    with pytest.raises(ConnectionDoesNotExist):
+        left[-1].close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.case(120)
