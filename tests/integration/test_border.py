@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.connection import ConnectionDoesNotExist
 
 from payments_integration import inbox, reconciliation, services, signals, telemetry
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import closed_blocks
 from payments_integration.db.transactions import repeatable
@@ -400,6 +401,31 @@ def test_a_block_left_open_at_the_end_of_a_pass_ends_no_later_pass(caplog: pytes
     finally:
         signals.pass_ended.disconnect(leave)
     assert counted() == everything_once(*NAMES, events=1)
+    assert "or a block of transaction.atomic open" in caplog.text
+
+
+@pytest.mark.parametrize("is_overdue", [False, True])
+def test_a_block_that_a_receiver_of_attention_leaves_open_ends_no_pass(
+    is_overdue: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave(**_: Any) -> None:
+        transaction.atomic().__enter__()
+
+    signals.attention.connect(leave)
+    try:
+        with connected(count):
+            take_in("pay_1", events=1)
+            if is_overdue:
+                about = {"account": "default", "reason": signals.Reason.DATABASE, "message": "full", "sender": "event"}
+                DueAttention.objects.create(**about)
+            else:
+                call_attention(Event, signals.Reason.DATABASE, account="default", message="full")
+            reconciliation.process_due()
+    finally:
+        signals.attention.disconnect(leave)
+    assert counted() == everything_once("pay_1", events=1)
+    assert transaction.get_autocommit()
+    assert not DueAttention.objects.exists()
     assert "or a block of transaction.atomic open" in caplog.text
 
 
