@@ -131,14 +131,19 @@ def _example(each: Any) -> str:
     if isinstance(each, models.BooleanField):
         return "False"
     if isinstance(each, models.IntegerField | models.FloatField):
-        return str(int(each.flatchoices[0][0])) if each.choices else "1"
+        return str(_first_choice(each, 1))
     if isinstance(each, models.EmailField):
         return '"ana@example.com"'
     if isinstance(each, models.CharField | models.TextField):
-        return repr(str(each.flatchoices[0][0])) if each.choices else '"x"'
+        return repr(str(_first_choice(each, "x")))
     if isinstance(each, models.JSONField):
         return "{}"
     return "..."  # only the project knows a value
+
+
+def _first_choice(each: Any, otherwise: int | str) -> Any:
+    # Choices may begin with a label for "none chosen".
+    return next((value for value, _label in each.flatchoices if value not in (None, "")), otherwise)
 
 
 def _arguments_of_is_paid(model: type[Payable]) -> str:

@@ -586,6 +586,9 @@ def test_an_order_may_know_its_price_without_a_field(project: Project, registry:
         ('kind = models.CharField(max_length=9, choices=[("a", "A")])', "kind='a'"),
         ('kind = models.CharField(max_length=9, choices=[("Group", [("a", "A"), ("b", "B")])])', "kind='a'"),
         ('kind = models.IntegerField(choices=[("Group", [(10, "A")]), (20, "B")])', "kind=10"),
+        ('kind = models.IntegerField(choices=[(None, "none"), (10, "A")])', "kind=10"),
+        ('kind = models.FloatField(choices=[(0.5, "half")])', "kind=0.5"),
+        ('kind = models.CharField(max_length=9, choices=[(None, "none"), ("a", "A")])', "kind='a'"),
         ('currency = models.CharField(max_length=3, choices=[("EUR", "Euro"), ("PEN", "Sol")])', 'currency="PEN"'),
     ],
 )
