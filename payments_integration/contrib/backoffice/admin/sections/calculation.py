@@ -95,7 +95,8 @@ def calculation(page: Page, payment: Payment) -> Calculation:
     less: list[str] = [
         format_html("{} {}", label, display.money(amount, payment.currency))
         for label, amount in ((_("Fee"), payment.fee), (_("Net"), payment.net_amount))
-        if amount is not None
+        # Before any money comes, the provider sends zeros.
+        if amount is not None and (amount or payment.amount_received)
     ]
     return Calculation(
         sentences, list(_rows(payment, amounts)), less, _("From the amount received to the amount left")

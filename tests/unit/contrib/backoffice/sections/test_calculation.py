@@ -122,6 +122,13 @@ def test_every_row_is_shown_with_its_sign(boss: Client) -> None:
     assert "Fee CLP 300 · Net CLP 15,690" in strip(html)
 
 
+@pytest.mark.parametrize(("received", "is_shown"), [(0, False), (15_990, True)])
+def test_zeros_before_any_money_came_are_no_fee(boss: Client, received: int, is_shown: bool) -> None:
+    payment = clp("active", received, fee=0, net_amount=0)
+    html = unescape(page(boss, url("payment", "change", payment.pk))).replace("\xa0", " ")
+    assert ("Fee CLP 0 · Net CLP 0" in strip(html)) == is_shown
+
+
 @pytest.mark.parametrize(
     ("fields", "refunds", "sentence"),
     [
