@@ -288,8 +288,28 @@ def test_a_refused_note_can_be_sent_again(start: str) -> None:
     assert b"called &lt;Ana&gt;" in response.content.partition(b'<ol class="pi-todos"')[0]
     assert "called" not in page(ana, start)
     # Nothing was typed, or the note is kept.
-    assert ana.post(TODO, {**typed, "note": " "}).status_code == 302
+    assert ana.post(TODO, {**typed, "note": ""}).status_code == 302
     assert eva.post(TODO, {**form(eva, f"{TODO}?view=done"), "do": "put-back"}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "why"),
+    [
+        ({"do": "done", "note": "  "}, "-note", "The note is empty."),
+        ({"do": "assign", "name": "ana<maria"}, 'value="ana&lt;maria"', "There is no user “ana&lt;maria”."),
+    ],
+)
+def test_what_was_refused_can_be_typed_again(given: dict[str, str], kept: str, why: str) -> None:
+    on_hold()
+    ana = browser(user("ana", *HANDLE))
+    html = ana.post(TODO, {**form(ana), **given}).content.decode()
+    row = html.split('<li class="pi-todo')[1]
+    assert row.count(" popover ") == 1
+    assert kept in row
+    own = row.partition('id="pi-todo-0-why"')[2]
+    assert why in own.partition("</div>")[0]
+    assert own.partition("autofocus")[2].split(">")[0].count('aria-describedby="pi-todo-0-why"') == 1
+    assert "Your note was not kept" not in html
 
 
 def test_a_thing_that_the_person_may_not_see_cannot_be_done() -> None:

@@ -77,8 +77,8 @@ class TodoPage:
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
         return self._show()
 
-    def _show(self, note: str = "") -> HttpResponse:
-        """Show the list. ``note``: what was typed into the form of a row, if it was refused."""
+    def _show(self, note: str = "", name: str = "") -> HttpResponse:
+        """Show the list. ``note`` and ``name``: what was typed into a form of a row, if it was refused."""
         account = self.mine.account
         chosen = self.mine._chosen()
         shown: dict[str, Any] = {"rows": [], "done": [], "is_cut": False}
@@ -88,8 +88,8 @@ class TodoPage:
         elif account:
             found = todo.things(self.mine.asked(self.view), self.mine.differences())
             rows = self.mine.rows(found[: todo.SHOWN])
-            shown |= {"rows": [replace(row, note=note) if self._is_sent(row) else row for row in rows]}
-            shown |= {"is_cut": len(found) > todo.SHOWN, "note": "" if any(map(self._is_sent, rows)) else note}
+            shown |= {"rows": [replace(row, note=note, name=name) if self._is_sent(row) else row for row in rows]}
+            shown |= {"is_cut": len(found) > todo.SHOWN, "note": "" if any(map(self._is_sent, rows)) else note.strip()}
         views = [(view.label, url(self.site, view=view.value, **chosen), view == self.view) for view in View]
         context = {
             "title": _("To do"),
@@ -185,8 +185,9 @@ class TodoPage:
                 self._log(mark, said)
             self.admin.message_user(self.request, said, messages.SUCCESS)
             return HttpResponseRedirect(self._back())
-        note = given.get("note", "").strip() if given.get("do") == "done" else ""
-        return self._show(note) if note else HttpResponseRedirect(self._back())
+        note = given.get("note", "") if given.get("do") == "done" else ""
+        name = given.get("name", "") if given.get("do") == "assign" else ""
+        return self._show(note, name) if note or name else HttpResponseRedirect(self._back())
 
     def _log(self, mark: Todo, said: str) -> None:
         """Add what was done, without the note, to the history of the object that the row is about."""

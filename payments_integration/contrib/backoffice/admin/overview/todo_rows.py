@@ -104,6 +104,8 @@ class Row:
     snoozed_until: str
     #: The note that was typed, if it was refused: the form is open.
     note: str = ""
+    #: The name that was typed into "Assign to", if it was refused.
+    name: str = ""
 
 
 class TodoRows(AccountPage):
