@@ -192,11 +192,11 @@ def test_selected_payments_confirmed_twice_are_refunded_once(
     services.create_refund(made[0])
     for _ in range(2):
         response = boss.post(reverse(BULK), form)
-        assert dict(outcomes(response)) == {made[0].pk: "refused", made[1].pk: "made", made[2].pk: "made"}
+        assert dict(outcomes(response)) == {made[0].pk: "refused", made[1].pk: "created", made[2].pk: "created"}
     refunds = payments_sandbox.project.refunds.values()
     assert sorted(theirs["amount"] for theirs in refunds) == [1_000, 2_000, 3_000]
     assert LogEntry.objects.count() == 2
-    assert re.search(r"Refunded in total:.*CLP\xa05,000", response.content.decode())
+    assert re.search(r"Total of the refunds:.*CLP\xa05,000", response.content.decode())
 
 
 @pytest.fixture

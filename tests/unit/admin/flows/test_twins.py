@@ -143,7 +143,7 @@ class TestBulkRefunds:
         payments_sandbox.engine.fund("CLP", 10_000)
         both, alone = (paid(payments_sandbox, "cl_webpay_card", amount) for amount in (2_000, 3_000))
         first, second = self.summary(ana, both), self.summary(berta, both, alone)
-        assert dict(outcomes(ana.post(reverse(BULK), first))) == {both.pk: "made"}
+        assert dict(outcomes(ana.post(reverse(BULK), first))) == {both.pk: "created"}
         with translation.override(language):
             shown = berta.post(reverse(BULK), second).content.decode()
         operation = Operation.objects.get(operation="create_refund")
@@ -154,7 +154,7 @@ class TestBulkRefunds:
         assert VALUES.findall(shown) == [f"{alone.pk}:3000"]
         again = {**hidden(shown), "twin": twins_in(shown), "refund": VALUES.findall(shown), "step": "confirm"}
         for _ in range(2):
-            assert dict(outcomes(berta.post(reverse(BULK), again))) == {alone.pk: "made"}
+            assert dict(outcomes(berta.post(reverse(BULK), again))) == {alone.pk: "created"}
         assert len(payments_sandbox.project.refunds) == 2
 
     def test_both_see_what_is_refunded_when_nothing_is_left(
@@ -182,7 +182,7 @@ class TestBulkRefunds:
         assert twins_in(response.content.decode()) == form["twin"]
         assert len(payments_sandbox.project.refunds) == 1
         made = dict(outcomes(berta.post(reverse(BULK), form)))
-        assert made == {first.pk: "made", other.pk: "made"}
+        assert made == {first.pk: "created", other.pk: "created"}
 
     def test_a_page_that_continues_keeps_what_was_confirmed(
         self, ana: Client, berta: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
@@ -196,7 +196,7 @@ class TestBulkRefunds:
         assert "Continue with the others" in html
         monkeypatch.undo()
         carried = {**hidden(html), "twin": twins_in(html), "refund": VALUES.findall(html), "step": "confirm"}
-        assert dict(outcomes(berta.post(reverse(BULK), carried))) == {first.pk: "made", other.pk: "made"}
+        assert dict(outcomes(berta.post(reverse(BULK), carried))) == {first.pk: "created", other.pk: "created"}
 
 
 class TestCancels:
