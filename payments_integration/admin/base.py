@@ -106,7 +106,7 @@ class ReadOnlyAdmin(ListAdmin):
         if obj is not None:
             # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
             context["title"] = capfirst(str(self.opts.verbose_name))
-            page = Page(self.admin_site, request)
+            page = Page(display.seen(self.admin_site, request), request)
             tools = [*self.links(request, obj), *self._button_tools(request, obj)]
             context["pi_tools"] = sorted(tools, key=lambda tool: tool.weight)
             context["pi_sections"] = list(self.sections(page, obj))

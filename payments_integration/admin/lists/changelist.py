@@ -8,6 +8,7 @@ extra row is read to find out if there is another page.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
@@ -133,6 +134,8 @@ class ListAdmin(_ModelAdmin):
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
     personal: tuple[str, ...] = ()
+    #: Columns with links to other rows, which are text for users who may not open those rows.
+    linked: tuple[str, ...] = ()
     #: The template above the title of each page.
     head_template = "admin/payments_integration/includes/head.html"
 
@@ -169,10 +172,23 @@ class ListAdmin(_ModelAdmin):
         ]
 
     def masking(self, request: HttpRequest, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function from a field's name to its column: ``shown``, or a masked column for this user."""
-        if self.sees_personal(request):
-            return shown
-        return lambda name: columns.masked(self, name) if name in self.personal else shown(name)
+        """Return a function from a field's name to its column: ``shown``, or the column for this user."""
+        sees = self.sees_personal(request)
+        # Django looks a column up in the result of another call.
+        kept = vars(request).setdefault("pi_columns", {})
+
+        def column(name: Any) -> Any:
+            if name in self.personal and not sees:
+                return columns.masked(self, name)
+            if name not in self.linked:
+                return shown(name)
+            if (self, name) not in kept:
+                own = copy(self)
+                own.admin_site = display.seen(self.admin_site, request)
+                kept[self, name] = columns.linked(own, name)
+            return kept[self, name]
+
+        return column
 
     def _list_column(self, name: Any) -> Any:
         """Return the column of a name in the list: an id can be copied, and a time has few words."""

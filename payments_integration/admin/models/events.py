@@ -123,6 +123,7 @@ class EventAdmin(ReplayAdmin):
     search_fields = ("id__startswith", "object_id__exact")
     search_help_text = _("The beginning of an event's id, or the whole id of its object")
     list_defer = ("body", "error")
+    linked = ("object_shown",)
     personal = ("body_shown", "error_shown")
     fieldsets = (
         (None, {"fields": ("id", "type", "object_shown", "account", "source", "created_at", "received_at")}),
@@ -158,6 +159,7 @@ class StatusChangeAdmin(ReplayAdmin):
     search_fields = ("object_id__exact", "event_id__exact")
     search_help_text = _("The whole id of an object or of an event")
     list_defer = ("error",)
+    linked = ("object_shown", "event_link")
     personal = ("error_shown",)
     fieldsets = (
         (

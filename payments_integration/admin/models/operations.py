@@ -45,6 +45,7 @@ class OperationAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
     list_defer = ("body", "error", "note", "request_ids")
+    linked = ("objects_shown", "target_shown", "result_shown")
     personal = ("person_shown", "note_shown", "error_shown", "arguments_shown", "body_shown")
     fieldsets = (
         (None, {"fields": (

@@ -38,6 +38,7 @@ class PayoutAdmin(MirrorAdmin):
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
     search_help_text = _("The beginning of an id; the whole merchant reference, or the whole id of the refund")
     list_defer = ("metadata", "extra")
+    linked = ("refund_link",)
     personal: tuple[str, ...] = (
         "state_shown", "failure_reason_shown", "recipient_name", "destination_shown", "metadata_shown", "extra_shown",
     )  # fmt: skip

@@ -34,6 +34,7 @@ class RefundAdmin(MirrorAdmin):
     )  # fmt: skip
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
     search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
+    linked = ("payment_shown", "payment_link", "payout_link")
     personal: tuple[str, ...] = ("payer_name", "reason_start", "reason_shown", "extra_shown")
     fieldsets: ClassVar[Any] = (
         (None, {"fields": (

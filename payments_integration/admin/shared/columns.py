@@ -70,6 +70,20 @@ def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
     return column
 
 
+def linked(model_admin: Any, name: str) -> Callable[[Any], str]:
+    """Return the column ``name`` of this ModelAdmin as a function, for Django's ModelAdmin of the same model."""
+    own = getattr(model_admin, name)
+    label: Any = label_for_field(name, model_admin.model, model_admin)
+
+    @admin.display(description=label)
+    def column(obj: Any) -> str:
+        shown: str = own(obj)
+        return shown
+
+    column.__name__ = name
+    return column
+
+
 @functools.cache
 def of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
     """Return a column that replaces a field's name and shows its value in another way. The field sorts the list."""

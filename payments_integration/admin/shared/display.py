@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from copy import copy
 from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +13,7 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import Model
+from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.formats import number_format
 from django.utils.html import format_html
@@ -23,6 +25,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import dates, services
 from payments_integration.admin.shared import masking
+from payments_integration.admin.shared.buttons import may_view
 from payments_integration.enums import Kind
 from payments_integration.exceptions import (
     ApprovalRequired,
@@ -244,11 +247,23 @@ def web_link(url: str | None) -> str:
     return format_html('<a href="{}" rel="noopener noreferrer" target="_blank">{}</a>', text(url), text(url))
 
 
+def seen(site: AdminSite, request: HttpRequest) -> AdminSite:
+    """Return the site as the user of this request sees it: links lead only to rows that the user may open."""
+    found = copy(site)
+    vars(found)["pi_request"] = request
+    return found
+
+
+def _opens(site: AdminSite, model: type[Model]) -> bool:
+    request = getattr(site, "pi_request", None)
+    return request is None or may_view(site, request, model)
+
+
 def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = None) -> str:
     """Return a link to a row's page. Takes no query, and the row may not exist yet, because references are soft."""
     if not pk:
         return EMPTY
-    url = change_url(site, model, pk)
+    url = change_url(site, model, pk) if _opens(site, model) else ""
     shown = text(pk if label is None else label)
     return format_html('<a href="{}">{}</a>', url, shown) if url else shown
 
@@ -261,7 +276,7 @@ def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str
     if kind != Kind.BALANCE:
         return admin_link(site, model, object_id)
     # A balance has no provider id. The list, filtered by account and currency, shows only its row.
-    url = list_url(site, model)
+    url = list_url(site, model) if _opens(site, model) else ""
     query = urlencode({"account": account, "currency": object_id})
     return format_html('<a href="{}?{}">{}</a>', url, query, text(object_id)) if url else text(object_id)
 

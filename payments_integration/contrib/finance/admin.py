@@ -18,6 +18,7 @@ class MovementAdmin(ReadOnlyAdmin):
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
     object_history_template = "admin/payments_integration/object_history.html"
+    linked = ("object_shown",)
     list_display = ("booked_on", "kind_shown", "amount_shown", "object_shown", "account", "occurred_at")
     list_filter: ClassVar[Any] = (
         "booked_on",

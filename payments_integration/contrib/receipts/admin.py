@@ -37,6 +37,7 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
     object_history_template = "admin/payments_integration/object_history.html"
+    linked = ("payment_shown",)
     list_display = ("payment_shown", "state_shown", "reason_shown", "account", "queued_at", "tried_at")
     list_filter = (filters.known("state", _("state"), ReceiptState, open_ended=False), filters.ACCOUNT)
     ordering = ("-queued_at", "-pk")

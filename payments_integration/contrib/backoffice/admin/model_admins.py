@@ -396,6 +396,7 @@ class NoteAdmin(ChosenAdmin):
     sortable_by = ("created_at",)
     search_fields = ("object_id__exact",)
     search_help_text = _("The whole id of a payment, payout, refund or deposit reference")
+    linked = ("object_shown",)
     personal = ("text_shown",)
     fieldsets = ((None, {"fields": ("object_shown", "author_shown", "created_at", "text_shown", "account")}),)
 

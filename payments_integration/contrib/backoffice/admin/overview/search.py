@@ -146,11 +146,11 @@ class SearchPage:
             }
             return {**state, **amount, **reference, **last}
         status: Columns = {_("Status"): lambda row: display.status(row.status, model.Status)}
-        page = Page(self.site, self.request)
+        page = Page(display.seen(self.site, self.request), self.request)
         if model is Refund:
             of: Columns = {
                 _("Payer"): lambda row: (row.payment and people.name(page, row.payment, "payer")) or display.EMPTY,
-                _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
+                _("Payment"): lambda row: display.admin_link(page.site, Payment, row.payment_id),
             }
             return {**money, **status, **of, **last}
         how: Columns = {_("Method"): lambda row: display.method_name(row.method_code)}

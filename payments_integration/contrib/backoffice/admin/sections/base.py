@@ -43,7 +43,7 @@ class SectionsAdmin(MenuAdmin):
     ) -> HttpResponse:
         obj = kwargs.get("obj")
         if obj is not None:
-            page = Page(self.admin_site, request)
+            page = Page(display.seen(self.admin_site, request), request)
             context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
             if context["pi_headline"]:
                 # No subtitle, because the breadcrumbs already show the id.
