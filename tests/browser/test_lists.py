@@ -89,6 +89,20 @@ def test_the_search_box_of_a_list_has_room(
     assert box["width"] > 70
 
 
+@pytest.mark.parametrize("width", [768, 1024])
+def test_the_actions_of_a_list_stay_beside_the_filter(
+    visit: Visit, person: Person, provider: ProviderSandbox, width: int
+) -> None:
+    provider_data.paid(provider)
+    visitor = visit(person("ana", *MAY), width=width)
+    visitor.open(address("payment", "changelist"))
+    actions, filters = (visitor.find(each).bounding_box() for each in (".actions select", "#changelist-filter"))
+    assert actions is not None
+    assert filters is not None
+    assert actions["width"] > 100
+    assert actions["x"] + actions["width"] <= filters["x"]
+
+
 def test_a_payment_is_found_by_its_reference_and_its_day(
     visit: Visit, person: Person, provider: ProviderSandbox
 ) -> None:
