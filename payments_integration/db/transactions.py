@@ -28,7 +28,13 @@ from django.db.models import Model, QuerySet
 from django.db.transaction import TransactionManagementError
 
 from payments_integration.db import statements
-from payments_integration.db.border import Callbacks, closed_blocks, end_session, has_hidden_transaction, restore_session
+from payments_integration.db.border import (
+    Callbacks,
+    closed_blocks,
+    end_session,
+    has_hidden_transaction,
+    restore_session,
+)
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 
