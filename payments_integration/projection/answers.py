@@ -100,7 +100,7 @@ def leaves_work(row: Mirror, known: Mirror | None = None) -> bool:
     """
     if known is not None and rows.status_of(row) == rows.status_of(known):
         return False
-    # While a refund is on its way its payment stays as it is, so the refund's first event has it read soon enough.
+    # The first event of a refund that has moved nothing yet, or the schedule, has its payment read soon enough.
     has_moved = isinstance(row, Refund) and row.status not in (RefundStatus.CREATED, RefundStatus.PROCESSING)
     return has_moved or has_listeners(status_changed, type(row), rows.status_of(row))
 
