@@ -84,8 +84,8 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
 class _Blocks(list[Any]):
     """The open blocks of a connection, as Django keeps them: one that ends takes the newest from the list.
 
-    ``entered`` has those that were entered since and have not ended. The block of a decorator may be in it often, and
-    also be open in other threads.
+    ``entered`` has the blocks that were entered since and have not ended. The block of a decorator may be in it often,
+    and also be open in other threads.
     """
 
     def __init__(self, blocks: list[Any]) -> None:
