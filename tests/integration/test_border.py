@@ -529,7 +529,7 @@ def test_the_block_of_a_decorated_handler_is_not_taken_for_the_generator_s(unlog
 
 @pytest.mark.case(121)
 def test_a_generator_that_was_left_open_costs_no_caller_of_a_decorated_function_its_block(unlogged: None) -> None:
-    """A decorator has one block for all calls, also for those that another thread is in."""
+    """A decorator has one block for all calls, and for all threads."""
     left: list[Iterator[None]] = []
 
     def lock_orders() -> Iterator[None]:
