@@ -45,11 +45,13 @@ class SynchronousSignal(Signal):
     ) -> None:
         """Connect as Django does, but keep the receiver: a function inside ``AppConfig.ready`` has no other owner.
 
-        Raises TypeError for an ``async def`` receiver, and for a sender that is no model of this app: a model's name,
-        a proxy, a model of the project.
+        Raises TypeError for an ``async def`` receiver, and for a sender that is no model of this app with a table of
+        its own: a model's name, a proxy, an abstract model, a model of the project.
         """
         refuse_async(receiver)
-        if sender is not None and getattr(getattr(sender, "_meta", None), "app_label", "") != _APP_LABEL:
+        meta = getattr(sender, "_meta", None)
+        has_table = meta is not None and meta.app_label == _APP_LABEL and not (meta.abstract or meta.proxy)
+        if sender is not None and not has_table:
             raise TypeError(f"{sender!r} sends nothing: the sender is a model of this app, such as Payment.")
         super().connect(receiver, sender, weak, dispatch_uid)
 

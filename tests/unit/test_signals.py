@@ -19,7 +19,7 @@ from django.contrib.auth.models import User
 from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, inbox
-from payments_integration.models import Balance, Event, EventState, Payment
+from payments_integration.models import Balance, Event, EventState, Mirror, Payment
 from payments_integration.signals import SynchronousSignal, attention, event_received, status_changed
 from tests import factories
 
@@ -202,7 +202,7 @@ def test_a_sender_that_sends_nothing_is_refused() -> None:
             app_label = "receivers"
             proxy = True
 
-    for sender in ("payments_integration.Payment", ShopPayment, User, int):
+    for sender in ("payments_integration.Payment", ShopPayment, Mirror, User, int):
         with pytest.raises(TypeError, match=rf"^{re.escape(repr(sender))} sends nothing"):
             status_changed.connect(print, sender=sender)
 
