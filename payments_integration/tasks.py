@@ -19,7 +19,7 @@ from django.db import connections
 from kombu.utils.compat import detect_environment
 
 from payments_integration import conf, reconciliation, services
-from payments_integration.db.reconnecting import discard_all
+from payments_integration.db.reconnecting import discard_all, discard_left_open
 from payments_integration.db.transactions import drop_broken_connections, is_nested, ledger_database
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
@@ -54,10 +54,9 @@ def _task(work: Work) -> Any:
         # A task that runs in the caller's thread uses the caller's connections.
         has_own_connections = not (task.request.is_eager or task.request.called_directly)
         if has_own_connections:
-            if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
-                # An earlier task of the project has left a block open. Celery cannot close its connection, and no
-                # later task of this process would commit.
-                discard_all()
+            # By an earlier task of the project: Celery cannot close such a connection, and no later task of this
+            # process would commit.
+            discard_left_open()
             drop_broken_connections()
         if is_nested(ledger_database()):
             raise TransactionRefused(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from django.apps import apps
-from django.db import router
+from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, telemetry
@@ -87,7 +87,9 @@ def _send_wake_up(account: str) -> None:
     finally:
         # This thread's own: a queue in the database, or the project's code when a task is published, may have opened
         # some, or left a block of one open. Nothing else would notice that the server has dropped them.
-        import_module("payments_integration.db.reconnecting").discard_all()
+        import_module("payments_integration.db.reconnecting").discard_left_open()
+        # Gives a connection back to its pool, if it has one.
+        connections.close_all()
 
 
 def _notify(account: str) -> None:

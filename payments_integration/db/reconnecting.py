@@ -43,6 +43,13 @@ def discard_all() -> None:
         discard(connection.alias)
 
 
+def discard_left_open() -> None:
+    """Close each connection of this thread in which the project's code has left a block of ``atomic`` open."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            discard(connection.alias)
+
+
 def is_in_memory(using: str) -> bool:
     """Return True if this is a SQLite database in memory."""
     connection: Any = connections[using]

@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
 from payments_integration.admin.flows import reconcile
+from payments_integration.db import reconnecting
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, ReconciliationRun
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
@@ -384,15 +385,25 @@ def test_in_a_test_with_eager_tasks_a_wake_up_works_in_the_thread_of_the_test(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publishes(settings: Any) -> None:
-    """Otherwise no wake-up of this process would get through after a restart of the database server."""
+@pytest.mark.parametrize("leaves_block", [True, False])
+def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publishes(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, leaves_block: bool
+) -> None:
+    """Otherwise no wake-up of this process would get through after a restart of the database server.
+
+    A pool gets back what is in order: it would open another one for every wake-up.
+    """
+    ended: list[Any] = []
+    monkeypatch.setattr(reconnecting, "end_session", lambda each: (ended.append(each), each.close()))
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery"}
     opened: list[Any] = []
 
     def published(**options: Any) -> None:
         """As a task class of the project, or a receiver of ``before_task_publish``, that writes to the database."""
         connection = connections["default"]
-        transaction.atomic().__enter__()
+        connection.ensure_connection()
+        if leaves_block:
+            transaction.atomic().__enter__()
         opened.append(connection)
 
     with mock.patch.object(tasks.process_events, "apply_async", side_effect=published):
@@ -402,3 +413,4 @@ def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publis
     assert connection is not connections["default"]
     assert connection.connection is None
     assert not connection.in_atomic_block
+    assert ended == opened * leaves_block
