@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -183,12 +183,16 @@ class ListAdmin(_ModelAdmin):
             if name not in self.linked:
                 return shown(name)
             if (self, name) not in kept:
-                own = copy(self)
-                own.admin_site = display.seen(self.admin_site, request)
-                kept[self, name] = columns.linked(own, name)
+                kept[self, name] = columns.linked(self.seen(request), name)
             return kept[self, name]
 
         return column
+
+    def seen(self, request: HttpRequest) -> Self:
+        """Return this ModelAdmin with the site as the user of this request sees it."""
+        own = copy(self)
+        own.admin_site = display.seen(self.admin_site, request)
+        return own
 
     def _list_column(self, name: Any) -> Any:
         """Return the column of a name in the list: an id can be copied, and a time has few words."""

@@ -86,7 +86,7 @@ class OperationAdmin(ReadOnlyAdmin):
             from payments_integration.admin.flows import panels  # noqa: PLC0415
 
             context["pi_warnings"] = panels.warnings(obj)
-            context["pi_panel"] = panels.panel(self, request, obj)
+            context["pi_panel"] = panels.panel(self.seen(request), request, obj)
             # The breadcrumbs show the id.
             amount = format_money(obj.amount, obj.currency) if obj.amount is not None else ""
             state = dict(OperationState.choices).get(obj.state, obj.state)

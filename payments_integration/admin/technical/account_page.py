@@ -159,7 +159,7 @@ class AccountPage:
     )
 
     def __init__(self, site: AdminSite, request: HttpRequest) -> None:
-        self._site = site
+        self._site = display.seen(site, request)
         self._request = request
         aliases = conf.aliases()
         asked = request.GET.get("account", "")

@@ -200,6 +200,28 @@ def test_a_reference_is_a_link_only_if_its_page_opens(staff: Callable[..., Clien
                         assert (f'href="{url(end, "changelist")}' in html) == bool(permissions), (address, end)
 
 
+@pytest.mark.parametrize("may", [False, True])
+@pytest.mark.parametrize("state", ["needs_person", "awaiting_approval"])
+def test_the_panel_of_an_operation_links_to_the_payment_only_if_it_opens(
+    staff: Callable[..., Client], state: str, may: bool
+) -> None:
+    pay = rows.payment()
+    asked = rows.operation(operation="create_refund", target_id=pay.pk, amount=5, currency="USD", state=state)
+    html = page(staff("view_operation", *(["view_payment"] if may else [])), url("operation", "change", asked.pk))
+    assert pay.pk in html
+    assert (f'href="{url("payment", "change", pay.pk)}"' in html) == may
+
+
+@pytest.mark.parametrize("may", [False, True])
+def test_the_technical_state_links_only_to_what_opens(staff: Callable[..., Client], may: bool) -> None:
+    pay = rows.payment()
+    DueRefresh.objects.create(account=pay.account, object_kind="payment", object_id=pay.pk, due_at=timezone.now())
+    client = staff("view_reconciliationrun", "view_duerefresh", *(["view_payment"] if may else []))
+    html = page(client, url("reconciliationrun", "technical"))
+    assert pay.pk in html
+    assert (f'href="{url("payment", "change", pay.pk)}"' in html) == may
+
+
 def test_rows_of_another_account_do_not_mix(boss: Client) -> None:
     pay = rows.payment()
     other = rows.event(pay, account="second")
