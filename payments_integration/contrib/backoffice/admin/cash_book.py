@@ -224,6 +224,7 @@ class CashBookPage:
         sums = together(each)
         periods = steps(period)
         days = [together(_wanted(of_step, currency)) for of_step in statements_of(periods)] if len(periods) > 1 else []
+        by_month = _is_month(period) or self._is_this_month(period)
         # Leave out this column if it is empty, which it almost always is.
         has_late = any(one.has_late for of_step in [sums, *days] for one in of_step)
         headings = [_("Opening balance"), *(label for _name, label, _kinds in _COLUMNS)]
@@ -267,10 +268,16 @@ class CashBookPage:
             "journals": [
                 (name, f"?{urlencode({**_dates(period), **_kept(period), JOURNAL: name})}") for name in FORMATS
             ],
-            "earlier_url": self._address(_earlier(period), currency),
-            "later_url": self._address(_later(period), currency),
+            "earlier_url": self._address(_earlier(period, by_month), currency),
+            "later_url": self._address(_later(period, by_month), currency),
             "open_until": _open_until(period),
         }
+
+    def _is_this_month(self, period: Period) -> bool:
+        """Return True for this month until today. On its first day, this day alone looks the same."""
+        asked, last = self._request.GET, period.until - _DAY
+        is_named = FROM not in asked and TO not in asked and asked.get(PERIOD, "") in ("", _USUAL)
+        return last == today() and period.since == last.replace(day=1) and (period.since != last or is_named)
 
     def _amounts(self, step: Period, one: Statement, *, has_late: bool) -> Iterator[list[Part]]:
         """Yield the parts of each column of a line. A column without movements has none."""
@@ -394,21 +401,15 @@ def _is_month(period: Period) -> bool:
     return period.since.day == 1 and period.until == month_after(period.since)
 
 
-def _counts_as_month(period: Period) -> bool:
-    """Return True for a month, and for several days of this month until today."""
-    last = period.until - _DAY
-    return _is_month(period) or (last == today() and period.since == last.replace(day=1) != last)
-
-
-def _earlier(period: Period) -> Period:
+def _earlier(period: Period, by_month: bool) -> Period:
     """Return the period of the same length before, or the month before a month."""
-    if _counts_as_month(period):
+    if by_month:
         return replace(period, since=(period.since - _DAY).replace(day=1), until=period.since)
     return replace(period, since=period.since - (period.until - period.since), until=period.since)
 
 
-def _later(period: Period) -> Period:
-    if _counts_as_month(period):
+def _later(period: Period, by_month: bool) -> Period:
+    if by_month:
         since = month_after(period.since)
         return replace(period, since=since, until=month_after(since))
     return replace(period, since=period.until, until=period.until + (period.until - period.since))

@@ -227,6 +227,22 @@ def test_it_begins_with_this_month_and_leads_to_its_neighbours(boss: Client) -> 
     assert "Jan. 10, 2026 to Jan. 12, 2026" in html
 
 
+@pytest.mark.parametrize(
+    ("query", "earlier"),
+    [
+        ("", "from=2026-02-01&amp;to=2026-02-28"),
+        ("?days=this-month", "from=2026-02-01&amp;to=2026-02-28"),
+        ("?days=today", "from=2026-02-28&amp;to=2026-02-28"),
+        ("?from=2026-03-01&to=2026-03-01", "from=2026-02-28&amp;to=2026-02-28"),
+    ],
+)
+def test_before_the_first_day_of_this_month_is_last_month_unless_a_day_was_chosen(
+    boss: Client, query: str, earlier: str
+) -> None:
+    with time_machine.travel("2026-03-01T12:00:00Z"):
+        assert f'href="?{earlier}"' in page(boss, f"{BOOK}{query}")
+
+
 def test_a_long_period_has_a_line_for_each_month(boss: Client) -> None:
     business()
     found = lines(page(boss, f"{BOOK}?from=2025-12-01&to=2026-03-31"), "pi-cash-1")
