@@ -53,7 +53,7 @@ def attention(model_admin: OperationAdmin, request: HttpRequest) -> Attention:
         _("Recipient or payer"): person,
         _("Reference"): model_admin.reference_shown,
         _("State"): lambda row: display.status(row.state, OperationState),
-        _("About"): model_admin.objects_shown,
+        _("About"): model_admin.seen(request).objects_shown,
         _("Asked by"): lambda row: display.actor(row.actor),
         _("Created at"): lambda row: display.moment(row.created_at),
     }

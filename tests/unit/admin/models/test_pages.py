@@ -183,7 +183,8 @@ def test_a_reference_is_a_link_only_if_its_page_opens(staff: Callable[..., Clien
     ref = rows.refund(payment=pay, payout=out)
     event = rows.event(balance)
     step = rows.change(pay, event=rows.event(pay))
-    asked = rows.operation(target_id=pay.pk, result_kind="refund", result_id=ref.pk)
+    # The list of operations also shows it above the others.
+    asked = rows.operation(target_id=pay.pk, result_kind="refund", result_id=ref.pk, state="needs_person")
     leads = {
         "refund": (ref, {"payment": pay.pk, "payout": out.pk}),
         "event": (event, {"balance": balance.currency}),
