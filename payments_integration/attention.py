@@ -12,11 +12,9 @@ from typing import Any
 
 from django.apps import apps
 from django.db import DatabaseError, connections, router, transaction
-from django.db.transaction import TransactionManagementError
 
 from payments_integration import signals
 from payments_integration.db import statements
-from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import Claims, new_token
 from payments_integration.db.refusals import trouble
 from payments_integration.db.statements import filter_account_last
@@ -159,15 +157,15 @@ def _send(due: DueAttention) -> None:
     logger.error("Attention (%s, account %s): %s", due.reason, due.account, due.message, extra=_ids(due))
     sender = apps.get_model(DueAttention._meta.app_label, due.sender)
     rows = sender._default_manager.using(router.db_for_write(sender))
-    instance = rows.filter(pk=due.object_id).first() if due.object_id else None
-    about = {"reason": Reason(due.reason), "account": due.account, "message": due.message, "instance": instance}
-    try:
-        with closed_blocks():
-            for receiver, result in signals.attention.send_robust(sender=sender, **about):
-                if isinstance(result, Exception):
-                    logger.error("A receiver of attention failed: %r", receiver, exc_info=result, extra=_ids(due))
-    except TransactionManagementError as error:
-        logger.error("A receiver of attention failed", exc_info=error, extra=_ids(due))
+    for receiver, result in signals.attention.send_robust(
+        sender=sender,
+        reason=Reason(due.reason),
+        account=due.account,
+        message=due.message,
+        instance=rows.filter(pk=due.object_id).first() if due.object_id else None,
+    ):
+        if isinstance(result, Exception):
+            logger.error("A receiver of attention failed: %r", receiver, exc_info=result, extra=_ids(due))
     if due.pk is not None:
         deleted(DueAttention.objects.filter(pk=due.pk))
 

@@ -17,7 +17,6 @@ from django.utils import timezone
 from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import name_trouble, send_overdue
 from payments_integration.client import at_most
-from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import ClaimLost, Claims, Held, expired
 from payments_integration.db.refusals import condemns, described
 from payments_integration.db.statements import are_there, filter_account
@@ -98,11 +97,12 @@ def process_due(
         )
     if deadline is None:
         try:
-            with closed_blocks():
-                pass_ended.send_robust(sender=None)
+            for receiver, result in pass_ended.send_robust(sender=None):
+                if isinstance(result, Exception):
+                    logger.error("A receiver failed: %r", receiver, exc_info=result, extra={"account": account})
         except INTERRUPTIONS:
             raise
-        except BaseException:  # Django contains only an Exception
+        except BaseException:  # such as a time-out of gevent
             logger.exception("A receiver of pass_ended failed", extra={"account": account})
     return is_more
 

@@ -40,7 +40,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.reconciliation import due
-from payments_integration.signals import event_received, status_changed
+from payments_integration.signals import SynchronousSignal, event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.databases import DRIVER, LEVELS, MARIADB, POSTGRES, SQLITE, at_once, set_level
@@ -427,6 +427,28 @@ def test_a_block_that_a_receiver_of_attention_leaves_open_ends_no_pass(
     assert transaction.get_autocommit()
     assert not DueAttention.objects.exists()
     assert "or a block of transaction.atomic open" in caplog.text
+
+
+@pytest.mark.parametrize("signal", [signals.attention, signals.pass_ended])
+def test_a_block_that_a_receiver_leaves_open_takes_no_other_receiver_s_work(signal: SynchronousSignal) -> None:
+    def leave(**_: Any) -> None:
+        transaction.atomic().__enter__()
+
+    def write(**_: Any) -> None:
+        ReceiverCall.objects.create(what="written", object_id="")
+
+    receivers = (leave, write)
+    for receiver in receivers:
+        signal.connect(receiver)
+    try:
+        if signal is signals.attention:
+            call_attention(Event, signals.Reason.DATABASE, account="default", message="full")
+        else:
+            reconciliation.process_due()
+    finally:
+        for receiver in receivers:
+            signal.disconnect(receiver)
+    assert ReceiverCall.objects.exists()
 
 
 @pytest.fixture(params=["connected", "not used yet"])
