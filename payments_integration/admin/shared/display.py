@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from copy import copy
 from datetime import date, datetime, timedelta
@@ -250,13 +251,13 @@ def web_link(url: str | None) -> str:
 def seen(site: AdminSite, request: HttpRequest) -> AdminSite:
     """Return the site as the user of this request sees it: links lead only to rows that the user may open."""
     found = copy(site)
-    vars(found)["pi_request"] = request
+    # Ask once per model: a project's backend may read the database for each permission.
+    vars(found)["pi_opens"] = functools.cache(functools.partial(may_view, site, request))
     return found
 
 
 def _opens(site: AdminSite, model: type[Model]) -> bool:
-    request = getattr(site, "pi_request", None)
-    return request is None or may_view(site, request, model)
+    return bool(getattr(site, "pi_opens", lambda _model: True)(model))
 
 
 def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = None) -> str:

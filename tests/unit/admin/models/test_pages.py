@@ -201,6 +201,20 @@ def test_a_reference_is_a_link_only_if_its_page_opens(staff: Callable[..., Clien
                         assert (f'href="{url(end, "changelist")}' in html) == bool(permissions), (address, end)
 
 
+def test_more_rows_ask_for_no_more_permissions(staff: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    payments = type(admin.site.get_model_admin(Payment))
+    usual = payments.has_view_permission
+    monkeypatch.setattr(payments, "has_view_permission", lambda *args: asked.append(args) or usual(*args))
+    client, counts = staff("view_refund"), []
+    for _ in range(2):
+        rows.refund(payment=rows.payment())
+        asked.clear()
+        page(client, url("refund", "changelist"))
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0
+
+
 @pytest.mark.parametrize("may", [False, True])
 @pytest.mark.parametrize("state", ["needs_person", "awaiting_approval"])
 def test_the_panel_of_an_operation_links_to_the_payment_only_if_it_opens(
