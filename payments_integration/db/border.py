@@ -103,21 +103,22 @@ class _Blocks(list[Any]):
 
 
 @contextmanager
-def closed_blocks() -> Iterator[None]:
-    """Raise TransactionManagementError if a block of ``atomic`` is left open, or autocommit off, on any database.
+def closed_blocks(*databases: BaseDatabaseWrapper) -> Iterator[None]:
+    """Raise TransactionManagementError if a block of ``atomic`` is left open, or autocommit off, on these databases.
 
-    No later block would then be the outermost one, which commits. A generator that stops inside a block leaves it so.
-    Outside a transaction, what the block has done is rolled back. If the generator ends later, for example with the
-    garbage, its block raises ConnectionDoesNotExist. It would end the transaction that is open by then.
+    If none is given: on any. No later block would then be the outermost one, which commits. A generator that stops
+    inside a block leaves it so. Outside a transaction, what the block has done is rolled back. If the generator ends
+    later, for example with the garbage, its block raises ConnectionDoesNotExist. It would end the transaction that is
+    open by then.
     """
-    before = {state: _blocks(state) for state in connections.all(initialized_only=True)}
+    before: dict[Any, Any] = {state: _blocks(state) for state in databases or connections.all(initialized_only=True)}
     for state in before:
         state.atomic_blocks = _Blocks(state.atomic_blocks)
     are_left = False
     try:
         yield
     finally:
-        for state in connections.all(initialized_only=True):
+        for state in before if databases else connections.all(initialized_only=True):
             usual = state.settings_dict["AUTOCOMMIT"]  # that code may be the first to use the database
             was_in_block, savepoints, blocks, autocommit = before.get(state) or (False, [], [], usual)
             # Without autocommit no block commits either.

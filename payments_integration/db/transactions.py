@@ -91,7 +91,10 @@ def repeatable(
         if is_outermost:
             restore_session(connection)
             callbacks = Callbacks(connection, about)
-        with transaction.atomic(using=using, durable=durable), closed_blocks() if is_outermost else nullcontext():
+        with (
+            transaction.atomic(using=using, durable=durable),
+            closed_blocks(connection) if is_outermost else nullcontext(),
+        ):
             result = function()
             if connection.needs_rollback:
                 # Django would roll back without an error: the caller would take the work for committed.
