@@ -65,14 +65,16 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
     def sections(self, page: Page, obj: ReconciliationRun) -> Iterable[Section]:
         if obj.drift:
             heads = (_("Object"), _("Field"), _("Here"), _("At the provider"))
-            yield Table(_("Drift"), heads, list(self._drift(obj)), "", _("At most a hundred differences are kept."))
+            yield Table(
+                _("Drift"), heads, list(self._drift(page, obj)), "", _("At most a hundred differences are kept.")
+            )
 
-    def _drift(self, obj: ReconciliationRun) -> Iterator[tuple[str, ...]]:
+    def _drift(self, page: Page, obj: ReconciliationRun) -> Iterator[tuple[str, ...]]:
         for entry in obj.drift if isinstance(obj.drift, list) else ():
             values = entry if isinstance(entry, dict) else {}
             object_id = str(values.get("object") or "")
             yield (
-                display.object_link(self.admin_site, obj.account, kind_of(object_id) or "", object_id),
+                display.object_link(page.site, obj.account, kind_of(object_id) or "", object_id),
                 *(_plain(values.get(name)) for name in ("field", "ours", "theirs")),
             )
 

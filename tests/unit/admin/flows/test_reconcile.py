@@ -52,6 +52,13 @@ def test_drift_is_shown_field_by_field(boss: Client) -> None:
     assert "<h2>Drift</h2>" not in page(boss, url("reconciliationrun", "change", rows.run().pk))
 
 
+def test_drift_links_only_to_objects_that_open(staff: Callable[..., Client]) -> None:
+    row = rows.run(drift=[{"object": "pay_1", "field": "status"}, {"object": "pout_2", "field": "fee"}])
+    html = page(staff("view_reconciliationrun", "view_payout"), url("reconciliationrun", "change", row.pk))
+    assert "<td>pay_1</td>" in html
+    assert f'href="{url("payout", "change", "pout_2")}"' in html
+
+
 @pytest.fixture
 def client(transactional_db: None) -> Client:
     return browser(User.objects.create_superuser("boss"))
