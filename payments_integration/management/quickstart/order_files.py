@@ -143,7 +143,8 @@ def _example(each: Any) -> str:
 
 def _first_choice(each: Any, otherwise: int | str) -> Any:
     # Choices may begin with a label for "none chosen".
-    return next((value for value, _label in each.flatchoices if value not in (None, "")), otherwise)
+    first = next((value for value, _label in each.flatchoices if value not in (None, "")), otherwise)
+    return getattr(first, "value", first)  # of an Enum
 
 
 def _arguments_of_is_paid(model: type[Payable]) -> str:

@@ -589,12 +589,17 @@ def test_an_order_may_know_its_price_without_a_field(project: Project, registry:
         ('kind = models.IntegerField(choices=[(None, "none"), (10, "A")])', "kind=10"),
         ('kind = models.FloatField(choices=[(0.5, "half")])', "kind=0.5"),
         ('kind = models.CharField(max_length=9, choices=[(None, "none"), ("a", "A")])', "kind='a'"),
+        ('Kind = Enum("Kind", {"A": 10}, type=int)\nkind = models.IntegerField(choices=[(Kind.A, "A")])', "kind=10"),
+        (
+            'Kind = Enum("Kind", {"A": "a"})\nkind = models.CharField(max_length=9, choices=[(Kind.A, "A")])',
+            "kind='a'",
+        ),
         ('currency = models.CharField(max_length=3, choices=[("EUR", "Euro"), ("PEN", "Sol")])', 'currency="PEN"'),
     ],
 )
 def test_the_test_has_a_value_that_the_model_allows(project: Project, registry: None, field: str, value: str) -> None:
     """A model may call ``full_clean`` when it is saved."""
-    shop_with(project, f"{AMOUNT}\n{CURRENCY}\n{field}")
+    shop_with(project, f"from enum import Enum\n{AMOUNT}\n{CURRENCY}\n{field}")
     assert project.run("--order", "--write", "--amount", "amount")[0] == 0
     assert value in project.read("quicksales/test_payments.py")
 
