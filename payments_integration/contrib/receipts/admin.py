@@ -39,6 +39,7 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
     object_history_template = "admin/payments_integration/object_history.html"
     linked = ("payment_shown",)
     list_display = ("payment_shown", "state_shown", "reason_shown", "account", "queued_at", "tried_at")
+    list_display_links = ("state_shown",)
     list_filter = (filters.known("state", _("state"), ReceiptState, open_ended=False), filters.ACCOUNT)
     ordering = ("-queued_at", "-pk")
     sortable_by = ("queued_at",)

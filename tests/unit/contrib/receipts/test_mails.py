@@ -613,6 +613,14 @@ def test_the_list_shows_the_state_the_reason_and_no_address(boss: Client) -> Non
     assert "Times are in the time zone" in history
 
 
+def test_the_list_links_to_the_payment_and_to_the_mail(boss: Client) -> None:
+    row = queued()
+    html = page(boss, LIST)
+    assert f'<a href="{PAYMENTS}{quote(row.payment_id)}/change/">{row.payment_id}</a></td>' in html
+    # A browser makes two links of a link in a link, and the outer one is empty.
+    assert re.search(rf'<a href="{LIST}{row.pk}/change/">[^<]*<span', html)
+
+
 def test_each_right_is_asked_for() -> None:
     row = queued()
     assert staff("view_payment").get(LIST).status_code == 403
