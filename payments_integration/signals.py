@@ -39,6 +39,14 @@ def refuse_async(receiver: Callable[..., Any]) -> None:
         raise TypeError(f"{receiver!r} has a yield: calling it runs nothing. Write it without one.")
 
 
+def _refuse_unrun(receiver: Callable[..., Any], response: Any) -> None:
+    if iscoroutine(response):
+        response.close()
+        raise TypeError(f"{receiver!r} returned a coroutine. {_WRITE_INSTEAD}")
+    if isgenerator(response) or isasyncgen(response):
+        raise TypeError(f"{receiver!r} returned a generator, which runs nothing. Write it without a yield.")
+
+
 class SynchronousSignal(Signal):
     """A signal that loses no receiver, and refuses a receiver that would never run."""
 
@@ -61,11 +69,7 @@ class SynchronousSignal(Signal):
         """Send as Django does. Raises TypeError for a coroutine or generator: a decorator may hide how it is made."""
         responses: list[Any] = super().send(sender, **named)
         for receiver, response in responses:
-            if iscoroutine(response):
-                response.close()
-                raise TypeError(f"{receiver!r} returned a coroutine. {_WRITE_INSTEAD}")
-            if isgenerator(response) or isasyncgen(response):
-                raise TypeError(f"{receiver!r} returned a generator, which runs nothing. Write it without a yield.")
+            _refuse_unrun(receiver, response)
         return responses
 
     def send_robust(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
@@ -74,7 +78,9 @@ class SynchronousSignal(Signal):
         for receiver in self._live_receivers(sender)[0]:
             try:
                 with closed_blocks():
-                    responses.append((receiver, receiver(signal=self, sender=sender, **named)))
+                    response = receiver(signal=self, sender=sender, **named)
+                    _refuse_unrun(receiver, response)
+                responses.append((receiver, response))
             except Exception as error:
                 responses.append((receiver, error))
         return responses

@@ -19,8 +19,9 @@ from django.contrib.auth.models import User
 from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, inbox
+from payments_integration.attention import call_attention
 from payments_integration.models import Balance, Event, EventState, Mirror, Payment
-from payments_integration.signals import SynchronousSignal, attention, event_received, status_changed
+from payments_integration.signals import Reason, SynchronousSignal, attention, event_received, status_changed
 from tests import factories
 
 
@@ -233,6 +234,23 @@ def test_a_handler_that_runs_nothing_behind_a_decorator_has_failed(
     event = Event.objects.get()
     assert event.state == EventState.APPLIED
     assert f"returned {what}" in event.error
+
+
+@pytest.mark.case(108)
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("receiver", "what"), [(deliver, "a coroutine"), (begin, "a generator"), (generate, "a generator")]
+)
+def test_a_receiver_of_attention_that_runs_nothing_behind_a_decorator_has_failed(
+    receiver: Any, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = hide_async(receiver)
+    attention.connect(hidden)
+    try:
+        call_attention(Event, Reason.PROVIDER_CLOCK, account="default", message="late")
+    finally:
+        attention.disconnect(hidden)
+    assert f"returned {what}" in caplog.text
 
 
 @pytest.mark.django_db
