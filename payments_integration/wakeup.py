@@ -209,9 +209,9 @@ class Inline:
             other = self._workers.get(account)
             in_pass = self._in_this_thread.workers
             if account in in_pass:
-                # A callback within the pass wakes. A pass of its own would have its own time, as would the pass of a
-                # callback within that: the request would last as long as its backlog. A thread that took over may be
-                # done, so the pass around the callback is followed by another one.
+                # A callback of this thread's pass wakes. A pass begun here would have its full time again, as would
+                # each one within it: the request would last as long as its backlog. So one more pass follows the one
+                # around the callback, even if a thread that took over is done by now.
                 self._workers.setdefault(account, in_pass[account]).again = True
                 return
             if other is not None and other.pass_at is not None:

@@ -9,7 +9,9 @@ from typing import Any
 from django.db import connections, transaction
 
 from payments_integration.db.border import end_session
+from payments_integration.runtime.logs import get_logger
 
+logger = get_logger(__name__)
 #: A look at the database waits this many seconds for a lock, and for a statement.
 LOOK_SECONDS = 5
 
@@ -47,6 +49,10 @@ def discard_left_open() -> None:
     """Close each connection of this thread in which the project's code has left a block of ``atomic`` open."""
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
+            logger.warning(
+                "The project's code has left a transaction open on the database %s: it is rolled back",
+                connection.alias,
+            )
             discard(connection.alias)
 
 

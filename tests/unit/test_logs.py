@@ -51,6 +51,7 @@ WITHOUT_IDS = {
     "No notification arrives through this connection: is it a pooler's? Looking for work every %g s",
     "The database failed with %s; connecting again",
     "The heartbeat %s cannot be written: %s",
+    "The project's code has left a transaction open on the database %s: it is rolled back",
     "payments_worker has started for %s",
     "payments_worker has stopped after %d s: %s",
     "The views for reports were not created: %s",

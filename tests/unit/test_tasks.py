@@ -110,7 +110,9 @@ def test_a_greenlet_and_a_task_that_failed_leave_no_connection_open(pool: str, f
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_block_that_an_earlier_task_left_open_stops_no_later_one(payments_sandbox: ProviderSandbox) -> None:
+def test_a_block_that_an_earlier_task_left_open_stops_no_later_one(
+    payments_sandbox: ProviderSandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     """As a generator that stops inside it does. Celery closes the connection after each task, which ends no block."""
     errors: list[BaseException] = []
 
@@ -132,6 +134,7 @@ def test_a_block_that_an_earlier_task_left_open_stops_no_later_one(payments_sand
     thread.join(30)
     assert not errors
     assert ReconciliationRun.objects.get().state == "done"
+    assert "has left a transaction open on the database default" in caplog.text, "what it wrote is lost"
 
 
 @pytest.mark.parametrize("name", ["reconcile_events", "reconcile_objects", "sync_balances"])

@@ -288,7 +288,7 @@ def test_deliveries_are_signed_with_the_secret_of_the_project_s_account(
     )
     account = {"BASE_URL": "http://127.0.0.1:8400", "API_KEY": DEFAULT_API_KEY}
     two = {**account, "WEBHOOK_SECRETS": ["whsec_one", "whsec_two"]}
-    # Settings that are wrong keep nobody from a sandbox.
+    # A sandbox starts even if the settings are wrong.
     for accounts, words in (
         ({"default": two}, []),
         ({"default": two}, ["--api-key", "sk_test_other"]),
