@@ -9,6 +9,7 @@ on a free port, in a temporary directory, and gone afterwards.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 START_SECONDS = 90.0
+SERVER_PORTS = range(10_000, 32_768)
 STOP_SECONDS = 20.0
 
 
@@ -319,10 +321,16 @@ def binary(name: str, package: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nothing listens on, below the ports that the system gives to outgoing connections.
+
+    One of those is often in use by a connection when the server that it was meant for starts. The choice is really
+    random: the processes of pytest-xdist share a seed.
+    """
+    while True:
+        port = secrets.choice(SERVER_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:

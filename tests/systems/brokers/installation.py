@@ -230,7 +230,7 @@ class Installation:
             DueRefresh.objects.all(),
             Operation.objects.filter(state__in=OPEN_OPERATION_STATES),
         )
-        return [f"{rows.model.__name__} {row.pk}" for rows in unfinished for row in rows]
+        return [f"{rows.model.__name__} {values}" for rows in unfinished for values in rows.values()]
 
     def wait_settled(self, seconds: float = PATIENCE) -> None:
         def twice() -> bool:
@@ -238,7 +238,11 @@ class Installation:
             # One look is several queries, and work moves from one table to the next.
             return not self.work_left() and not self.work_left()
 
-        self.wait("nothing to be left to do", twice, seconds)
+        try:
+            self.wait("nothing to be left to do", twice, seconds)
+        except AssertionError as error:
+            error.add_note("\n".join(self.work_left()))
+            raise
 
     def assert_true(self) -> None:
         """Nothing lost, nothing doubled, all in order, by the provider's books."""

@@ -17,6 +17,8 @@ from typing import Any
 #: Generous: the machine may be busy. What takes long when all is well has its own limit in the test.
 PATIENCE = 60.0
 STOP_SECONDS = 15.0
+#: What Celery writes about each of its tasks: it would hide what happened before.
+ROUTINE = re.compile(r"Sending due task|Task \S+ (received|succeeded)")
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class Processes:
     def tails(self, lines: int = 25) -> str:
         return "\n".join(
             f"--- {process.name} ({'running' if process.is_running else f'ended: {process.popen.returncode}'})\n"
-            + "\n".join(process.output().splitlines()[-lines:])
+            + "\n".join([line for line in process.output().splitlines() if not ROUTINE.search(line)][-lines:])
             for process in self.all
         )
 
