@@ -109,12 +109,13 @@ def _defer(
 def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
     """Return the intent of a call. Checks the actor's permission before anything else."""
     name, actor = prepare.__name__, kwargs.get("actor")
-    if actor is None:
-        return dataclasses.replace(prepare(*args, **kwargs), operation=name)
-    _check_permission(name, actor, args[0] if args else kwargs.get(_subject(prepare)))
+    if actor is not None:
+        _check_permission(name, actor, args[0] if args else kwargs.get(_subject(prepare)))
     intent = prepare(*args, **kwargs)
+    # A lazy object of a middleware equals the alias, but no database takes it: the answer could not be stored.
+    account = next((alias for alias in conf.aliases() if alias == intent.account), intent.account)
     user_id, is_borrowed = permissions.user_id(actor), permissions.is_borrowed(actor)
-    return dataclasses.replace(intent, operation=name, actor_id=user_id, is_borrowed=is_borrowed)
+    return dataclasses.replace(intent, operation=name, account=account, actor_id=user_id, is_borrowed=is_borrowed)
 
 
 def _check_permission(name: str, actor: object, target: object) -> None:

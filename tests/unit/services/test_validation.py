@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.utils.functional import SimpleLazyObject, lazystr
 
 from payments_integration import services
 from payments_integration.models import Operation
@@ -286,6 +287,15 @@ def test_an_account_that_does_not_exist_is_refused(fake: Fake) -> None:
     with pytest.raises(ImproperlyConfigured):
         services.create_payment(**PAYMENT, account="third")
     assert not Operation.objects.exists()
+
+
+@pytest.mark.parametrize("make", [lazystr, lambda text: SimpleLazyObject(lambda: text)])
+def test_a_lazy_account_is_the_account(fake: Fake, make: Any) -> None:
+    """A middleware may find the account of a request, and a database takes no such object."""
+    row = services.create_payment(**PAYMENT, account=make("second"))
+    services.defer(services.create_payout, **PAYOUT, account=make("second"))
+    assert row.account == "second"
+    assert [each.state for each in Operation.objects.filter(account="second")] == ["done", "done"]
 
 
 def test_all_invalid_arguments_are_named_at_once(fake: Fake) -> None:
