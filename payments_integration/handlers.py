@@ -17,8 +17,10 @@ that the provider added later, write ``# type: ignore`` behind it; ``manage.py c
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from django.apps import apps
@@ -191,26 +193,31 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
 
 
 def _register(handler: Callable[..., Any], model: type[Any] | None, names: tuple[str, ...]) -> None:
-    for other, *_ in registered:
-        if other.__module__ != handler.__module__ and _place(other) == _place(handler) is not None:
+    module = _module(handler)
+    for name in {_module(other) for other, *_ in registered} - {module}:
+        if _file(name) == _file(module) is not None:
             raise TypeError(
-                f"{handler!r} would be called twice: its module was imported as {other.__module__} and as "
-                f"{handler.__module__}. Import it by one name, that of its app in INSTALLED_APPS."
+                f"{handler!r} would be called twice: its module was imported as {name} and as {module}. Import it by "
+                "one name, that of its app in INSTALLED_APPS."
             )
     registered.append((handler, model, names))
     if apps.ready and not conf.in_test_environment():
         # A process that has not imported the module takes the handler's events for events that no handler wants.
         logger.warning(
             "The handler %s.%s came after the start: processes without its module skip it. Use payment_handlers.py",
-            getattr(handler, "__module__", "?"),
+            module,
             getattr(handler, "__qualname__", repr(handler)),
         )
 
 
-def _place(handler: Callable[..., Any]) -> tuple[str, int, str] | None:
-    """Return the file, line and name of a function; None for another callable."""
-    code = getattr(inspect.unwrap(handler), "__code__", None)
-    return None if code is None else (code.co_filename, code.co_firstlineno, getattr(handler, "__qualname__", ""))
+def _module(handler: Any) -> str:
+    while isinstance(handler, partial):
+        handler = handler.func
+    return getattr(handler, "__module__", None) or "?"
+
+
+def _file(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__file__", None)
 
 
 def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str) -> None:

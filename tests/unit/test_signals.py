@@ -88,14 +88,18 @@ def test_a_handler_that_only_some_processes_import_is_reported(
 
 
 @pytest.mark.promise(6)
+@pytest.mark.parametrize("handler", ["deliver", "partial(deliver)", "Deliver", "Deliver()"])
 def test_a_module_of_handlers_that_is_imported_under_two_names_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, handler: str
 ) -> None:
     """Such as where ``manage.py`` puts the folder of the apps on the path. Each handler would be called twice."""
     (tmp_path / "site_of_a_shop").mkdir()
     (tmp_path / "site_of_a_shop" / "handlers_of_a_shop.py").write_text(
+        "from functools import partial\n\n"
         "from payments_integration.handlers import on_event\n\n\n"
-        '@on_event("payment.succeeded")\n@on_event("payment.failed")\ndef deliver(event, **kwargs): ...\n'
+        "def deliver(event=None, **kwargs): ...\n\n\n"
+        "class Deliver:\n    __init__ = __call__ = lambda self, **kwargs: None\n\n\n"
+        f'for event_type in ("payment.succeeded", "payment.failed"):\n    on_event(event_type)({handler})\n'
     )
     monkeypatch.setattr(handlers, "registered", [])
     monkeypatch.setattr(event_received, "connect", mock.Mock())
