@@ -120,8 +120,10 @@ def _read_body(request: HttpRequest, most: int) -> bytes:
         raise _Unreadable(413, "too_large")
     try:
         # Only ASGI has a body of undeclared length. `body` would read it whole, but tells if a middleware has read it.
-        is_bounded = request.META.get("CONTENT_LENGTH") or getattr(request, "_read_started", False)
-        body = request.body if is_bounded else request.read(most + 1)
+        if not (request.META.get("CONTENT_LENGTH") or getattr(request, "_read_started", False)):
+            # As `body` keeps it, for a middleware that logs it after the answer.
+            request._body = request.read(most + 1)
+        body = request.body
     except RequestDataTooBig as error:
         raise _Unreadable(413, "too_large") from error
     except UnreadablePostError as error:

@@ -199,6 +199,14 @@ class TestRefused:
         assert webhooks.webhook(request).status_code == status
         assert ("exempt the webhook URL" in caplog.text) == (status == 503)
 
+    @pytest.mark.case(12)
+    def test_a_body_without_a_length_can_be_logged_after_the_answer(self) -> None:
+        """Otherwise a middleware that does so makes a 500 of the 200, and the provider sends the delivery for days."""
+        request: Any = AsyncRequestFactory().post(URL, **signed_delivery(RAW, SECRET))
+        del request.META["CONTENT_LENGTH"]
+        assert webhooks.webhook(request).status_code == 200
+        assert request.body == RAW
+
     def test_a_middleware_that_opens_a_transaction_is_answered_503(self, caplog: pytest.LogCaptureFixture) -> None:
         request = RequestFactory().post(URL, **signed_delivery(RAW, SECRET))
         with transaction.atomic():
