@@ -129,7 +129,7 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
     if not isinstance(field(model, chosen), models.IntegerField | models.DecimalField):
         raise CommandError(
             f"{label} has no integer field and no DecimalField {chosen!r}. Name the field with the price: "
-            f"--amount {' or '.join(_numeric(model)) or 'FIELD'}."
+            f"--amount {' or '.join(_numeric(model)) or 'FIELD'}.{_floats(model)}"
         )
     code, constant = "", ""
     if currency in money.EXPONENTS:
@@ -153,8 +153,15 @@ def _amount(model: type[models.Model]) -> str:
         raise CommandError(
             f"Which field of {model._meta.label} has the price? Name it: --amount {' or '.join(numeric) or 'FIELD'}. "
             "If none has it, make the model a Payable with a payments_price() of its own: docs/orders.md."
+            f"{_floats(model)}"
         )
     return found[0]
+
+
+def _floats(model: type[models.Model]) -> str:
+    found = [each.name for each in model._meta.concrete_fields if isinstance(each, models.FloatField)]
+    way = " is a FloatField, which rounds money. Make it a DecimalField(max_digits=12, decimal_places=2) first."
+    return f" {found[0]!r}{way}" if found else ""
 
 
 def _numeric(model: type[models.Model]) -> list[str]:

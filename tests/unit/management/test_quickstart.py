@@ -31,7 +31,9 @@ from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.payable.payables import Order, Sale
 
-SETTINGS = 'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "sqlite3"}}\n'
+SETTINGS = (
+    'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "sqlite3"}}\n'
+)
 URLS = 'from django.urls import path, re_path\n\nurlpatterns = [\n    re_path("", lambda request: None),\n]\n'
 VARIABLES = ("PAYMENTS_BASE_URL", "PAYMENTS_API_KEY", "PAYMENTS_WEBHOOK_SECRETS")
 
@@ -492,6 +494,8 @@ def test_a_shop_in_spanish_or_portuguese_is_understood(
     [
         (f"{AMOUNT}", ("--order",), "no text field 'currency'.*--currency CLP or COP"),
         (f"fee = models.IntegerField()\n{CURRENCY}", ("--order",), r"Which field of quicksales.Order .*fee\..* a pay"),
+        (f"valor = models.FloatField()\n{CURRENCY}", ("--order",), "Which field .*'valor' is a FloatField"),
+        (f"valor = models.FloatField()\n{CURRENCY}", ("--order", "--amount", "valor"), "Make it a DecimalField"),
         (f"{AMOUNT}\n{CURRENCY}", ("--order", "--amount", "currency"), "no integer field and no DecimalField 'curr"),
         (f"{AMOUNT}\n{CURRENCY}\nis_paid = models.BooleanField()", ("--order",), "'is_paid', which Payable uses"),
         (f"{AMOUNT}\n{CURRENCY}\ndef totals(self): ...", ("--order",), "'totals', which Payable uses"),
