@@ -113,8 +113,9 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
         lines.append(f"{conf.NAME} = conf.from_env()  # PAYMENTS_BASE_URL and PAYMENTS_API_KEY, from .env")
     database = settings.DATABASES.get("default", {})
     if database.get("ENGINE", "").endswith("sqlite3") and not database.get("OPTIONS"):
-        lines.append('# Without this, two writers at once fail with "database is locked".')
-        lines.append('DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}')
+        # The line asks for the engine, because the same settings may name PostgreSQL on the server.
+        lines.append('if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # against "database is locked"')
+        lines.append('    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}')
     if not lines:
         return
     path = source_of(os.environ.get(ENVIRONMENT_VARIABLE))

@@ -32,7 +32,7 @@ from tests.factories import rows
 from tests.unit.payable.payables import Order, Sale
 
 SETTINGS = (
-    'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "sqlite3"}}\n'
+    'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3"}}\n'
 )
 URLS = 'from django.urls import path, re_path\n\nurlpatterns = [\n    re_path("", lambda request: None),\n]\n'
 VARIABLES = ("PAYMENTS_BASE_URL", "PAYMENTS_API_KEY", "PAYMENTS_WEBHOOK_SECRETS")
@@ -148,6 +148,10 @@ def test_what_it_needs_of_django_is_added_as_well(project: Project, monkeypatch:
         names = runpy.run_path("quickshop/settings.py")
         assert names["INSTALLED_APPS"] == kind([*installed, "rest_framework"])
         assert names["DATABASES"]["default"]["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+        # SQLite here and PostgreSQL on the server, by DATABASE_URL: another driver refuses the option.
+        elsewhere = project.read("quickshop/settings.py").replace("backends.sqlite3", "backends.postgresql")
+        project.write("quickshop/settings.py", elsewhere)
+        assert "OPTIONS" not in runpy.run_path("quickshop/settings.py")["DATABASES"]["default"]
 
 
 def test_values_that_are_there_are_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
