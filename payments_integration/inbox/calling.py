@@ -12,12 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any
 
-from django.db import (
-    Error as AnyDatabaseError,
-    InterfaceError,
-    OperationalError,
-    connections,
-)
+from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
@@ -28,15 +23,7 @@ from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
-from payments_integration.inbox.claiming import (
-    DONE,
-    NAMELESS,
-    Page,
-    name_next,
-    naming,
-    release_others,
-    unname_all,
-)
+from payments_integration.inbox.claiming import DONE, NAMELESS, Page, name_next, naming, release_others, unname_all
 from payments_integration.inbox.finding import CLAIM
 from payments_integration.inbox.loading import Item, Work, ids_of, key_column
 from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange, of_objects
@@ -228,11 +215,7 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
     if event is not None:
         with dispatching(event.created_at, partial(str, event.pk)):
             event_received.send(
-                sender=sender,
-                event=event,
-                instance=instance,
-                previous_status=event.previous_status,
-                is_stale=is_stale,
+                sender=sender, event=event, instance=instance, previous_status=event.previous_status, is_stale=is_stale
             )
     if instance is None or not status_changed.has_listeners(sender):
         return

@@ -29,14 +29,7 @@ from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import end_session, restore_session
 from payments_integration.db.claims import new_token
-from payments_integration.db.transactions import (
-    drop_if_broken,
-    is_transient,
-    locked,
-    repeatable,
-    updated,
-    updated_row,
-)
+from payments_integration.db.transactions import drop_if_broken, is_transient, locked, repeatable, updated, updated_row
 from payments_integration.inbox.finding import CLAIM, is_free, next_items
 from payments_integration.inbox.loading import Item, Work, load
 from payments_integration.models import (

@@ -155,11 +155,7 @@ def _load_staleness(works: list[Work]) -> None:
     for account, max_ahead in {work.row.account: work.max_ahead for work in works}.items():
         not_far_ahead |= Q(account=account, created_at__lt=F("received_at") + max_ahead)
     dispatched = Event.objects.filter(
-        of_objects(by_key),
-        not_far_ahead,
-        state=EventState.DONE,
-        dispatched_at__isnull=False,
-        created_at__gt=earliest,
+        of_objects(by_key), not_far_ahead, state=EventState.DONE, dispatched_at__isnull=False, created_at__gt=earliest
     )
     newest = dispatched.order_by().values_list("account", "object_kind", "object_id").annotate(Max("created_at"))
     for account, kind, object_id, created_at in newest:

@@ -24,13 +24,7 @@ from payments_integration.db.statements import are_there, filter_account_last, i
 from payments_integration.db.transactions import WriterPauses, deleted, locked, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import (
-    BatchResult,
-    apply_events,
-    before_installation,
-    erased,
-    found_too_late,
-)
+from payments_integration.projection import BatchResult, apply_events, before_installation, erased, found_too_late
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.signals import Reason, event_received, has_listeners, status_changed

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
         possible_resolutions as possible_resolutions,
         retry as retry,
     )
-    from payments_integration.outbox.submission import (
-        submit as submit,
-        submit_later as submit_later,
-    )
+    from payments_integration.outbox.submission import submit as submit, submit_later as submit_later
 else:
     __getattr__, __dir__, __all__ = lazy.exports(__name__)

@@ -21,16 +21,7 @@ from payments_integration import conf, permissions
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import (
-    ledger,
-    look_ups,
-    operations,
-    outcomes,
-    recovery,
-    repeats,
-    resolution,
-    sending,
-)
+from payments_integration.outbox import ledger, look_ups, operations, outcomes, recovery, repeats, resolution, sending
 from payments_integration.outbox.ledger import CommitCheck, unknown_if_committed
 from payments_integration.outbox.operations import Intent, PreconditionFailed
 from payments_integration.sync import get_client

@@ -33,12 +33,7 @@ from payments_integration.db import statements
 from payments_integration.db.claims import Claims, new_token
 from payments_integration.db.reconnecting import discard, fresh_connection, is_in_memory
 from payments_integration.db.transactions import insert_and_commit, ledger_database, repeatable
-from payments_integration.exceptions import (
-    INTERRUPTIONS,
-    ApprovalRequired,
-    IdempotencyMismatch,
-    OutcomeUnknown,
-)
+from payments_integration.exceptions import INTERRUPTIONS, ApprovalRequired, IdempotencyMismatch, OutcomeUnknown
 from payments_integration.models import Operation, OperationState
 from payments_integration.models.operations import operation_id_for
 from payments_integration.outbox import operations

@@ -129,9 +129,7 @@ def without_operation(operation: Operation, found: operations.Candidates) -> lis
     """Return the candidates that no operation is linked to, and that no person has called another operation's."""
     linked = set(
         Operation.objects.filter(
-            account=operation.account,
-            operation=operation.operation,
-            result_id__in=[item.id for item in found.items],
+            account=operation.account, operation=operation.operation, result_id__in=[item.id for item in found.items]
         ).values_list("result_id", flat=True)
     )
     linked.update(operation.other_objects)

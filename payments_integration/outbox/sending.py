@@ -10,14 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from payments_integration import conf, projection, schemas, telemetry, wakeup
-from payments_integration.client import (
-    INTERACTIVE_WAIT,
-    Answer,
-    Client,
-    LatestAnswer,
-    at_most,
-    before_sending,
-)
+from payments_integration.client import INTERACTIVE_WAIT, Answer, Client, LatestAnswer, at_most, before_sending
 from payments_integration.db.claims import CLOCK_SLACK, ClaimLost
 from payments_integration.exceptions import (
     NoAnswer,

@@ -22,13 +22,7 @@ from payments_integration.db.transactions import (
     refuse_hidden_transaction,
     refuse_transaction_elsewhere,
 )
-from payments_integration.exceptions import (
-    IdempotencyMismatch,
-    NoAnswer,
-    OutcomeUnknown,
-    PaymentsError,
-    RateLimited,
-)
+from payments_integration.exceptions import IdempotencyMismatch, NoAnswer, OutcomeUnknown, PaymentsError, RateLimited
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
 from payments_integration.outbox.ledger import CommitCheck

@@ -49,12 +49,7 @@ from payments_integration.projection.reads import (
     request_refreshes,
     snapshot,
 )
-from payments_integration.projection.rows import (
-    differences,
-    erase_row,
-    erased,
-    storable,
-)
+from payments_integration.projection.rows import differences, erase_row, erased, storable
 
 __all__ = [
     "ABSENT",

@@ -14,15 +14,7 @@ from payments_integration.db import statements
 from payments_integration.db.fields import SameAccountKey
 from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
-from payments_integration.models import (
-    MIRRORS,
-    Event,
-    Mirror,
-    ObjectKey,
-    RefreshReason,
-    StateBy,
-    StatusChange,
-)
+from payments_integration.models import MIRRORS, Event, Mirror, ObjectKey, RefreshReason, StateBy, StatusChange
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.reads import request_refreshes

@@ -92,10 +92,7 @@ def reconcile_events(
     """
     conf.account(account)
     explicit = since is not None or until is not None
-    with (
-        recorded(account, RunKind.EVENTS, progress=progress, deadline=deadline) as run,
-        claimed(account) as held,
-    ):
+    with recorded(account, RunKind.EVENTS, progress=progress, deadline=deadline) as run, claimed(account) as held:
         sync.require_same_project(account)
         end = _end(run, held)
         if explicit:

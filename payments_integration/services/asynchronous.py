@@ -19,9 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _runs(
-    function: Callable[P, R],
-) -> Callable[[Callable[[], None]], Callable[P, Coroutine[Any, Any, R]]]:
+def _runs(function: Callable[P, R]) -> Callable[[Callable[[], None]], Callable[P, Coroutine[Any, Any, R]]]:
     """Decorate a name with the arguments, result and documentation of a service.
 
     The service runs in the thread, and with the connection, that Django's async queries of the same request use. A

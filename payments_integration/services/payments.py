@@ -89,11 +89,7 @@ def create_payment(
 
 @service(Payment)
 def cancel_payment(
-    payment: Payment | str,
-    *,
-    account: str | None = None,
-    idempotency_key: str | None = None,
-    actor: object = None,
+    payment: Payment | str, *, account: str | None = None, idempotency_key: str | None = None, actor: object = None
 ) -> Intent:
     """Cancel a payment that is ``created`` or ``requires_action`` (spec, "States and transitions").
 

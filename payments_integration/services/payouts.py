@@ -73,11 +73,7 @@ def create_payout(
 
 @service(Payout)
 def cancel_payout(
-    payout: Payout | str,
-    *,
-    account: str | None = None,
-    idempotency_key: str | None = None,
-    actor: object = None,
+    payout: Payout | str, *, account: str | None = None, idempotency_key: str | None = None, actor: object = None
 ) -> Intent:
     """Cancel a payout that is still ``created`` (spec, "Payouts"). The provider releases what it reserved.
 

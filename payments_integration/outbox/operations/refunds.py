@@ -15,14 +15,7 @@ from payments_integration import projection, sync
 from payments_integration.client import Client
 from payments_integration.db.statements import lock_row
 from payments_integration.enums import NEVER_REFUNDED_STATUSES, VOID_REFUND_STATUSES, Kind, MethodFamily, PaymentStatus
-from payments_integration.models import (
-    DueRefresh,
-    Operation,
-    Payment,
-    Refund,
-    refundable_rest,
-    sent_refund_operations,
-)
+from payments_integration.models import DueRefresh, Operation, Payment, Refund, refundable_rest, sent_refund_operations
 from payments_integration.outbox.operations.base import (
     Candidates,
     Creation,
