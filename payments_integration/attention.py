@@ -91,20 +91,18 @@ TROUBLE_EVERY = 3600.0
 _troubles: dict[str, float] = {}
 
 
-def call_attention(
-    sender: type[Any], reason: Reason, *, account: str, message: str, instance: Any | None = None
-) -> None:
+def call_attention(about: Any, reason: Reason, message: str) -> None:
     """Send ``attention`` after the commit of the caller's transaction, or at once if there is none.
 
-    ``instance`` is a row of ``sender``. Receivers get it as it is when the signal is sent.
+    ``about`` is a row, and receivers get it as it is when the signal is sent. An unsaved one names only its account.
     """
     using = router.db_for_write(DueAttention)
     due = DueAttention(
-        account=account,
+        account=about.account,
         reason=reason,
         message=message,
-        sender=sender._meta.model_name,
-        object_id="" if instance is None else str(instance.pk),
+        sender=about._meta.model_name,
+        object_id=str(about.pk or ""),
         **SENDING.values(new_token()),
     )
     # Unlike ``save``, this calls no receivers of other apps, which could fail and keep the trouble unnamed.
@@ -131,7 +129,7 @@ def name_trouble(error: DatabaseError, account: str | None) -> None:
     _troubles[what] = now
     message = f"The database refused a statement ({what}) for no fault of a row: the pass ended, and its work waits."
     try:
-        call_attention(Event, Reason.DATABASE, account=account, message=message)
+        call_attention(Event(account=account), Reason.DATABASE, message)
     except DatabaseError:
         # It cannot be recorded, so it is sent at once.
         _send(DueAttention(account=account, reason=Reason.DATABASE, message=message, sender="event"))

@@ -229,13 +229,8 @@ def count_failure(item: Item, error: BaseException) -> Failure | None:
         return None
     if not is_parked:
         return Failure(timezone.now() + timedelta(seconds=waits[attempts - 1]))
-    call_attention(
-        type(item),
-        Reason.DISPATCH_PARKED,
-        account=item.account,
-        message=f"Receivers keep failing for {item}; it is parked after {attempts} attempts. Fix them and replay it.",
-        instance=item,
-    )
+    message = f"Receivers keep failing for {item}; it is parked after {attempts} attempts. Fix them and replay it."
+    call_attention(item, Reason.DISPATCH_PARKED, message)
     return Failure(None)
 
 

@@ -304,8 +304,7 @@ def _note_mistake(event_id: str, error: Exception) -> None:
         event.attempts, event.error = event.attempts + 1, f"it cannot be applied: {type(error).__name__}"
         Event.objects.filter(pk=event_id).update(attempts=event.attempts, error=event.error)
         if event.attempts == 1 and not before_installation([event], attrgetter("created_at")):
-            message = f"{event}: {event.error}"
-            call_attention(Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=message, instance=event)
+            call_attention(event, Reason.EVENT_NOT_APPLIED, f"{event}: {event.error}")
 
     repeatable(note, using=router.db_for_write(Event))
 

@@ -305,8 +305,7 @@ def _told(event: Event, receipt: Receipt) -> Receipt:
 
 def report_quarantined(event: Event) -> None:
     """Call ``attention``, in the transaction that stores the event."""
-    message = f"{event.pk}: {event.error}"
-    call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=message, instance=event)
+    call_attention(event, Reason.EVENT_QUARANTINED, f"{event.pk}: {event.error}")
 
 
 def _foreign_identity(event: schemas.Event) -> tuple[str, str]:

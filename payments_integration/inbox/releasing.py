@@ -67,13 +67,11 @@ def release_overdue(account: str | None = None) -> int:
 
 def _release_with_attention(account: str) -> int:
     if count := release(account):
-        call_attention(
-            Event,
-            Reason.EVENTS_HELD,
-            account=account,
-            message=f"Reconciliation has not completed its window for an hour, so {count} held events are "
-            "dispatched now. Older ones that it finds later are stale.",
+        message = (
+            f"Reconciliation has not completed its window for an hour, so {count} held events are dispatched now."
         )
+        message += " Older ones that it finds later are stale."
+        call_attention(Event(account=account), Reason.EVENTS_HELD, message)
     return count
 
 

@@ -235,13 +235,8 @@ def record(
         elif not _write_reopened(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
-            call_attention(
-                Operation,
-                Reason.OPERATION_AWAITS_APPROVAL,
-                account=operation.account,
-                message=f"{operation.operation} {operation.pk} waits for a second person's approval",
-                instance=operation,
-            )
+            message = f"{operation.operation} {operation.pk} waits for a second person's approval"
+            call_attention(operation, Reason.OPERATION_AWAITS_APPROVAL, message)
         return operation, True
 
     try:

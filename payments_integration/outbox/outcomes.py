@@ -417,10 +417,4 @@ def _not_executed(error: ProviderError | NoAnswer | PagingError | UnsendableRequ
 
 
 def _attention(operation: Operation, reason: Reason, message: str) -> None:
-    call_attention(
-        Operation,
-        reason,
-        account=operation.account,
-        message=f"{operation.operation} {operation.pk}: {message}",
-        instance=operation,
-    )
+    call_attention(operation, reason, f"{operation.operation} {operation.pk}: {message}")

@@ -349,14 +349,11 @@ def notice_unknown_operations(rows: Iterable[Any]) -> None:
             Q(unknown_operation_at=None) | Q(unknown_operation_at__lt=now - _REPORT_EVERY), account=row.account
         )
         if updated(state, unknown_operation=reference, unknown_operation_at=now):
-            call_attention(
-                type(row),
-                Reason.LEDGER_INCOMPLETE,
-                account=row.account,
-                message=f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
-                "a backup was restored, or another installation uses this account",
-                instance=row,
+            message = (
+                f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
+                "a backup was restored, or another installation uses this account"
             )
+            call_attention(row, Reason.LEDGER_INCOMPLETE, message)
 
 
 def _parent(account: str, resource: schemas.AnyResource) -> ObjectKey | None:

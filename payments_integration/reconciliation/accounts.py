@@ -36,9 +36,7 @@ def check_endpoints(account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint
 def _report(endpoint: WebhookEndpoint, problem: str, reason: Reason) -> None:
     is_first = WebhookEndpoint.objects.filter(pk=endpoint.pk).exclude(reported_problem=problem)
     if is_first.update(reported_problem=problem) and problem:
-        call_attention(
-            WebhookEndpoint, reason, account=endpoint.account, message=f"{endpoint.pk}: {problem}", instance=endpoint
-        )
+        call_attention(endpoint, reason, f"{endpoint.pk}: {problem}")
 
 
 def endpoint_problem(endpoint: WebhookEndpoint) -> str:

@@ -93,12 +93,6 @@ def _report(account: str, double: Double) -> None:
     if DoublePayment.objects.filter(**key).exists():
         return
     statements.insert_many([DoublePayment(**key)], keys=False)
-    ids = ", ".join(payment.pk for payment in double.payments)
-    call_attention(
-        Payment,
-        Reason.PAID_TWICE,
-        account=account,
-        message=f"{double.merchant_reference} was paid for {len(double.payments)} times: {ids} hold money in "
-        f"{double.currency}",
-        instance=double.payments[-1],
-    )
+    ids, times = ", ".join(payment.pk for payment in double.payments), len(double.payments)
+    message = f"{double.merchant_reference} was paid for {times} times: {ids} hold money in {double.currency}"
+    call_attention(double.payments[-1], Reason.PAID_TWICE, message)

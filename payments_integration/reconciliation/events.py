@@ -129,13 +129,8 @@ def _end(run: ReconciliationRun, held: Held) -> _End:
     if abs(date - now) <= CREDIBLE:
         held.write(clock_offset=(date - now).total_seconds())
     if abs(date - expected) > CREDIBLE:
-        call_attention(
-            ReconciliationRun,
-            Reason.PROVIDER_CLOCK,
-            account=run.account,
-            message=f"The provider's Date is {date}, our clock says {now}: one of them is wrong.",
-            instance=run,
-        )
+        message = f"The provider's Date is {date}, our clock says {now}: one of them is wrong."
+        call_attention(run, Reason.PROVIDER_CLOCK, message)
     return _End(min(date, expected), max(date, expected))
 
 
@@ -145,14 +140,9 @@ def _start(run: ReconciliationRun, held: Held, end: datetime) -> datetime:
     watermark = state.watermark
     if watermark is not None and watermark > end + CREDIBLE + UNDATED:
         # A wrong clock moved it at an unknown time, so everything that the provider still has is read again.
-        call_attention(
-            ReconciliationRun,
-            Reason.PROVIDER_CLOCK,
-            account=run.account,
-            message=f"The watermark is {watermark}, which is in the future: a clock was wrong. "
-            f"The events of the last {RETENTION.days} days are read again.",
-            instance=run,
-        )
+        message = f"The watermark is {watermark}, which is in the future: a clock was wrong."
+        message += f" The events of the last {RETENTION.days} days are read again."
+        call_attention(run, Reason.PROVIDER_CLOCK, message)
         return end - RETENTION
     gap = end - watermark if watermark is not None else None
     if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:
@@ -161,14 +151,9 @@ def _start(run: ReconciliationRun, held: Held, end: datetime) -> datetime:
     # Before the first pass, deliveries may have been lost since the first contact.
     read_to = watermark or state.first_contact_at
     if read_to is not None and end - read_to > MAX_GAP:
-        call_attention(
-            ReconciliationRun,
-            Reason.GAP_TOO_LONG,
-            account=run.account,
-            message=f"No pass was complete for {(end - read_to).days} days: events may be lost, so every object is "
-            "compared.",
-            instance=run,
-        )
+        days = (end - read_to).days
+        message = f"No pass was complete for {days} days: events may be lost, so every object is compared."
+        call_attention(run, Reason.GAP_TOO_LONG, message)
     return max(min(watermark, end) - OVERLAP, end - RETENTION) if watermark is not None else end - RETENTION
 
 

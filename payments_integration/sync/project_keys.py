@@ -201,7 +201,7 @@ def _report_replaced(account: str, message: str) -> None:
     state = AccountState.objects.filter(pk=account)
     is_due = Q(key_replaced_at=None) | Q(key_replaced_at__lt=now - REPORT_EVERY)
     if state.filter(is_due).update(key_replaced_at=now):
-        call_attention(AccountState, Reason.KEY_REPLACED, account=account, message=message, instance=state.first())
+        call_attention(AccountState(pk=account), Reason.KEY_REPLACED, message)
 
 
 def waiting_accounts(account: str | None = None) -> list[str]:

@@ -419,7 +419,7 @@ def test_a_block_that_a_receiver_of_attention_leaves_open_ends_no_pass(
                 about = {"account": "default", "reason": signals.Reason.DATABASE, "message": "full", "sender": "event"}
                 DueAttention.objects.create(**about)
             else:
-                call_attention(Event, signals.Reason.DATABASE, account="default", message="full")
+                call_attention(Event(account="default"), signals.Reason.DATABASE, "full")
             reconciliation.process_due()
     finally:
         signals.attention.disconnect(leave)
@@ -442,7 +442,7 @@ def test_a_block_that_a_receiver_leaves_open_takes_no_other_receiver_s_work(sign
         signal.connect(receiver)
     try:
         if signal is signals.attention:
-            call_attention(Event, signals.Reason.DATABASE, account="default", message="full")
+            call_attention(Event(account="default"), signals.Reason.DATABASE, "full")
         else:
             reconciliation.process_due()
     finally:

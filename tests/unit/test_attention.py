@@ -54,7 +54,7 @@ def dies_before_sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
 
 
 def call(message: str = "look at this", instance: Any = None) -> None:
-    attention.call_attention(Event, Reason.EVENT_QUARANTINED, account="default", message=message, instance=instance)
+    attention.call_attention(instance or Event(account="default"), Reason.EVENT_QUARANTINED, message)
 
 
 def messages(attentions: list[dict[str, Any]]) -> list[str]:

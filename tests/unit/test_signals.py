@@ -251,7 +251,7 @@ def test_a_receiver_of_attention_that_runs_nothing_behind_a_decorator_has_failed
     hidden = hide_async(receiver)
     attention.connect(hidden)
     try:
-        call_attention(Event, Reason.PROVIDER_CLOCK, account="default", message="late")
+        call_attention(Event(account="default"), Reason.PROVIDER_CLOCK, "late")
     finally:
         attention.disconnect(hidden)
     assert f"returned {what}" in caplog.text

@@ -167,13 +167,8 @@ def _report(thing: Thing) -> None:
     if not mark._state.adding:
         return
     mark.save()
-    call_attention(
-        Payment,
-        Reason.ORDER_UNPAID,
-        account=thing.account,
-        message=f"{thing.object_id} succeeded, and its order {thing.found.reference} is not marked as paid",
-        instance=Payment(pk=thing.object_id),
-    )
+    message = f"{thing.object_id} succeeded, and its order {thing.found.reference} is not marked as paid"
+    call_attention(Payment(pk=thing.object_id, account=thing.account), Reason.ORDER_UNPAID, message)
 
 
 def _author(author: object) -> str:

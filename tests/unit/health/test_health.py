@@ -564,7 +564,9 @@ def test_attention_is_only_sent_with_a_reason() -> None:
     calls = [
         call
         for path in PACKAGE.rglob("*.py")
-        for call in re.findall(r"(?<!def )\b(?:call_attention|_attention)\(\s*\w+,\s*([^,\s]+)", path.read_text())
+        for call in re.findall(
+            r"(?<!def )\b(?:call_attention|_attention)\(\s*(?:\w+\([^)]*\)|[\w.[\]-]+),\s*([^,\s]+)", path.read_text()
+        )
     ]
     assert len(calls) >= 9
     assert [call for call in calls if not call.startswith("Reason.") and call != "reason"] == []

@@ -24,7 +24,7 @@ from payments_integration import attention, reconciliation
 from payments_integration.attention import ACTIONS
 from payments_integration.contrib.notify import notices
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
-from payments_integration.models import Event, Operation
+from payments_integration.models import Event
 from payments_integration.signals import Reason
 from tests.factories import rows
 
@@ -53,7 +53,7 @@ def by_chat() -> Iterator[responses.RequestsMock]:
 
 
 def call(message: str = "whk_1: disabled", reason: Reason = Reason.ENDPOINT, account: str = "default") -> None:
-    attention.call_attention(Event, reason, account=account, message=message)
+    attention.call_attention(Event(account=account), reason, message)
 
 
 def texts(chat: responses.RequestsMock) -> list[str]:
@@ -87,9 +87,7 @@ def test_the_pass_of_a_waiting_request_mails_nothing(by_mail: None) -> None:
 def test_a_message_links_to_the_page_in_the_admin() -> None:
     operation = rows.operation()
     with override_settings(PAYMENTS_NOTIFY={**MAIL, "SITE_URL": "https://shop.example/"}):
-        attention.call_attention(
-            Operation, Reason.OPERATION_NEEDS_RESOLUTION, account="default", message="why", instance=operation
-        )
+        attention.call_attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, "why")
         notices.deliver()
     path = f"/admin/payments_integration/operation/{operation.pk.replace('_', '_5F')}/change/"
     assert f"- default: why\n  https://shop.example{path}\n" in mail.outbox[0].body
@@ -113,9 +111,7 @@ def test_the_link_is_in_the_language_of_the_site_whatever_is_active(active: str 
     operation = rows.operation()
     with override_settings(PAYMENTS_NOTIFY={**MAIL, "SITE_URL": "https://shop.example"}):
         with translation.override(active):
-            attention.call_attention(
-                Operation, Reason.OPERATION_NEEDS_RESOLUTION, account="default", message="why", instance=operation
-            )
+            attention.call_attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, "why")
         notices.deliver()
     [address] = re.findall(r"https://shop\.example(\S+)", str(mail.outbox[0].body))
     assert address.startswith("/es-cl/admin/")
