@@ -7,9 +7,11 @@ import io
 from pathlib import Path
 
 import pytest
+from django.urls import reverse
 from openpyxl import load_workbook
 from playwright.sync_api import expect
 
+from payments_integration.contrib.finance.movements import backfill
 from payments_integration.models import OperationState
 from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data, sample_data
@@ -18,6 +20,11 @@ from tests.browser.test_refund import CONFIRM, MAY, digits
 from tests.browser.visitor import resize
 from tests.factories import rows
 
+#: The texts of the shown elements that a cell cuts off.
+CUT_OFF = """found => found.filter(each => each.checkVisibility()).filter(each => {
+    for (let box = each; box.tagName !== "TR"; box = box.parentElement)
+        if (getComputedStyle(box).overflowX !== "visible" && box.scrollWidth > box.clientWidth + 1) return true;
+}).map(each => each.textContent)"""
 EXPORT = f"form[action='{address('payment', 'export')}'] button"
 
 
@@ -268,3 +275,27 @@ def test_no_word_of_a_heading_is_broken_beside_the_sidebar(visit: Visit, person:
         headings = visitor.find("#result_list thead .text :is(a, span)")
         assert headings.count() > 5
         assert headings.evaluate_all(broken) == []
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1280])
+def test_no_list_cuts_an_amount_off(visit: Visit, person: Person, provider: ProviderSandbox, width: int) -> None:
+    """``BRL 9.999.999…`` is another amount than it was."""
+    for currency, amount in (("CLP", 98_765_432), ("BRL", 987_654_321), ("BRL", 999_999_999_999_999)):
+        paid = rows.payment(status="succeeded", amount=amount, amount_received=amount, currency=currency)
+        rows.refund(payment=paid, amount=amount, currency=currency)
+        rows.payout(amount=amount, currency=currency)
+        rows.operation(amount=amount, currency=currency)
+    rows.balance(currency="BRL", available=999_999_999_999_999, pending=999_999_999_999_999)
+    backfill()
+    # Without SCREENSHOTS, the admin's sidebar is open, as it is for a new user.
+    visitor = visit(person("ana"), width=width, language="es")
+    cut_off = {}
+    for model in ("payment", "refund", "payout", "operation", "balance", "movement"):
+        visitor.open(
+            reverse("admin:payments_finance_movement_changelist")
+            if model == "movement"
+            else address(model, "changelist")
+        )
+        assert visitor.find("#result_list .pi-money").count()
+        cut_off[model] = visitor.find("#result_list .pi-money").evaluate_all(CUT_OFF)
+    assert not any(cut_off.values()), cut_off
