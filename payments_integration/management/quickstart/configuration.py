@@ -127,7 +127,8 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
             conf.from_env(env_file=root / ".env")
         change(path, partial(project_files.with_settings, lines=lines, imports=imports))
 
-    yield Gap("Settings", f"{as_shown(path, root)}, at the end", snippet, write)
+    shared = "; move the lines to the module that production shares" if path and " import *" in text_of(path) else ""
+    yield Gap("Settings", f"{as_shown(path, root)}, at the end{shared}", snippet, write)
 
 
 def _ignored(root: Path) -> Iterator[Gap]:

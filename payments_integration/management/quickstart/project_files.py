@@ -171,7 +171,7 @@ def _patterns(text: str) -> ast.List:
     while isinstance(patterns, ast.BinOp):  # [...] + static(...)
         patterns = patterns.left
     if not isinstance(patterns, ast.List):
-        raise NotUnderstood("its urlpatterns do not begin with a list")
+        raise NotUnderstood("its urlpatterns do not begin with a list; write urlpatterns = [this path] + …")
     return patterns
 
 

@@ -154,6 +154,15 @@ def test_what_it_needs_of_django_is_added_as_well(project: Project, monkeypatch:
         assert "OPTIONS" not in runpy.run_path("quickshop/settings.py")["DATABASES"]["default"]
 
 
+def test_settings_of_one_place_say_where_the_lines_belong(project: Project) -> None:
+    """manage.py uses config.settings.local: without the lines, production would take no payment, and only warn."""
+    project.write("quickshop/base.py", SETTINGS)
+    project.write("quickshop/settings.py", "from quickshop.base import *\n")
+    assert (
+        "settings.py, at the end; move the lines to the module that production shares\n" in project.run("--write")[1]
+    )
+
+
 def test_values_that_are_there_are_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYMENTS_API_KEY", "sk_test_environment")
     project.write(".env", "PAYMENTS_BASE_URL=https://provider.example\n")
@@ -178,7 +187,7 @@ def test_a_file_that_is_not_understood_is_named_with_what_to_add(project: Projec
     project.start_again()
     code, shown = project.run("--write")
     assert code == 1
-    assert "URLs: not written: its urlpatterns do not begin with a list" in shown
+    assert "URLs: not written: its urlpatterns do not begin with a list; write urlpatterns = [this path] + …" in shown
     assert 'path("payments/", include("payments_integration.urls")),' in shown
     assert project.read("quickshop/urls.py").endswith("urlpatterns = list()\n")
     assert (project.folder / "quickorders" / "payment_handlers.py").exists(), "the rest is written"
