@@ -162,7 +162,7 @@ def _send(due: DueAttention) -> None:
         message=due.message,
         instance=rows.filter(pk=due.object_id).first() if due.object_id else None,
     ):
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             logger.error("A receiver of attention failed: %r", receiver, exc_info=result, extra=_ids(due))
     if due.pk is not None:
         deleted(DueAttention.objects.filter(pk=due.pk))

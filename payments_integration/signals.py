@@ -19,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
 from payments_integration.db.border import closed_blocks
+from payments_integration.exceptions import INTERRUPTIONS
 
 _APP_LABEL = "payments_integration"
 _WRITE_INSTEAD = (
@@ -81,7 +82,9 @@ class SynchronousSignal(Signal):
                     response = receiver(signal=self, sender=sender, **named)
                     _refuse_unrun(receiver, response)
                 responses.append((receiver, response))
-            except Exception as error:
+            except INTERRUPTIONS:
+                raise
+            except BaseException as error:  # also CancelledError, and the time-outs of gevent
                 responses.append((receiver, error))
         return responses
 

@@ -96,14 +96,9 @@ def process_due(
             extra={"account": account},
         )
     if deadline is None:
-        try:
-            for receiver, result in pass_ended.send_robust(sender=None):
-                if isinstance(result, Exception):
-                    logger.error("A receiver failed: %r", receiver, exc_info=result, extra={"account": account})
-        except INTERRUPTIONS:
-            raise
-        except BaseException:  # such as a time-out of gevent
-            logger.exception("A receiver of pass_ended failed", extra={"account": account})
+        for receiver, result in pass_ended.send_robust(sender=None):
+            if isinstance(result, BaseException):
+                logger.error("A receiver failed: %r", receiver, exc_info=result, extra={"account": account})
     return is_more
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -87,9 +88,12 @@ def test_nothing_is_sent_about_what_was_rolled_back(attentions: list[dict[str, A
     assert not DueAttention.objects.exists()
 
 
-def test_a_receiver_that_fails_is_not_called_again_and_the_others_run(attentions: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("error", [ValueError("oops"), asyncio.CancelledError(), BaseException("a time-out")])
+def test_a_receiver_that_fails_is_not_called_again_and_the_others_run(
+    attentions: list[dict[str, Any]], error: BaseException
+) -> None:
     def fails(**kwargs: Any) -> None:
-        raise ValueError("oops")
+        raise error
 
     signals.attention.connect(fails)
     try:
