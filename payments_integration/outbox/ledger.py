@@ -217,7 +217,7 @@ def record(
         decided = precondition.decide(asked) if precondition is not None else asked
         operation = _build(decided, deferred=deferred)
         if known is not None:
-            operation = _reopened(known, operation, is_same=is_same)
+            operation = _reopened(known, operation, is_same=is_same and operation.amount == known.amount)
         if call.needs_approval(decided):
             if not operation.actor or intent.is_borrowed:
                 # The requester cannot approve it.

@@ -135,11 +135,12 @@ class WithinRest(Precondition):
         rest = refundable_rest(payment, without=self.operation_id)
         if rest <= 0:
             raise PreconditionFailed({"payment": [gettext("Nothing is left to refund.")]})
-        if intent.amount is not None and intent.amount > rest:
+        if not self.takes_all and intent.amount is not None and intent.amount > rest:
             message = gettext("At most %(rest)d minor units are left to refund.")
             error = ValidationError(message, code="max_value", params={"rest": rest, "currency": payment.currency})
             raise PreconditionFailed({"amount": error})
-        amount = rest if intent.amount is None else intent.amount
+        # The same call under a free key asks for what was left then. Perhaps less is left now.
+        amount = rest if intent.amount is None else min(intent.amount, rest)
         # The request always names the amount: a refund never moves more than was decided here.
         return dataclasses.replace(intent, amount=amount, currency=payment.currency, body={**body, "amount": amount})
 

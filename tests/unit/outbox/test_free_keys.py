@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -233,6 +234,19 @@ def test_the_whole_rest_is_what_it_was_when_it_was_first_asked_for(fake: Fake, m
     closed(fake, lambda: services.create_refund(row, idempotency_key="k1"))
     assert services.create_refund(row, idempotency_key="k1").amount == 10_000
     assert fake.calls[0].body == fake.calls[1].body
+
+
+def test_the_whole_rest_is_at_most_what_is_left_now(fake: Fake, mirrored: Any) -> None:
+    """A job's key is the same with each try: the rest would never be refunded."""
+    row = mirrored(payment(amount=10_000, amount_received=10_000, status="succeeded", method_family="card"))
+    closed(fake, lambda: services.create_refund(row, idempotency_key="k1"))
+    services.create_refund(row, amount=3_000, idempotency_key="k2")
+    refund = services.create_refund(row, idempotency_key="k1")
+    assert (refund.amount, json.loads(fake.calls[-1].body)["amount"]) == (7_000, 7_000)
+    operation = Operation.objects.get(idempotency_key="k1")
+    assert (operation.state, operation.amount) == (OperationState.DONE, 7_000)
+    assert services.create_refund(row, idempotency_key="k1") == refund
+    assert len(fake.made("refund")) == 2
 
 
 def test_the_permission_is_checked_again(fake: Fake) -> None:
