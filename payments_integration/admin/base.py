@@ -192,6 +192,7 @@ class ReadOnlyAdmin(ListAdmin):
         return TemplateResponse(request, template, {**common, **context})
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
+        site = display.seen(self.admin_site, request)
         for button in self.buttons:
             if button.shown(obj) and self.may_press(button, request, obj):
                 twin = button.twin(obj) if button.twin else None
@@ -203,13 +204,14 @@ class ReadOnlyAdmin(ListAdmin):
                     form=button.unbound(request, obj),
                     weight=button.weight,
                     twin=twin.pk if twin else "",
-                    warning=twins.warning(self.admin_site, twin) if twin else "",
+                    warning=twins.warning(site, twin) if twin else "",
                 )
 
     def button_view(self, button: Button) -> ObjectView:
         """Return the view that a button posts to: one service call, then a message on the row's page."""
 
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            site = display.seen(self.admin_site, request)
             try:
                 obj = self.permitted(request, object_id, partial(self.may_press, button))
             except Http404:
@@ -232,7 +234,7 @@ class ReadOnlyAdmin(ListAdmin):
             # The service refuses what the row's status does not allow, so a button that is not shown needs no warning.
             twin = button.twin(obj) if button.twin and button.shown(obj) else None
             if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
-                self.message_user(request, twins.warning(self.admin_site, twin), messages.WARNING)
+                self.message_user(request, twins.warning(site, twin), messages.WARNING)
                 return self.back(request, obj)
             try:
                 button.call(obj, Press(request.user, key, form.cleaned_data))
@@ -241,12 +243,12 @@ class ReadOnlyAdmin(ListAdmin):
                     self.message_user(request, message, messages.ERROR)
                 return self._back_to_form(request, obj, button, form)
             except (OutcomeUnknown, ApprovalRequired) as error:
-                self.message_user(request, explain(self.admin_site, error), messages.WARNING)
+                self.message_user(request, explain(site, error), messages.WARNING)
                 if button.logged:
                     entry = f"{button.logged} ({error.operation.pk})"
                     self.log_once(request, obj, entry, about=error.operation.pk, key=key)
             except (PaymentsError, WireError, ImproperlyConfigured) as error:
-                self.message_user(request, explain(self.admin_site, error), messages.ERROR)
+                self.message_user(request, explain(site, error), messages.ERROR)
                 return self._back_to_form(request, obj, button, form)
             else:
                 if button.logged:

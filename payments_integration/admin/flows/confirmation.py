@@ -66,7 +66,8 @@ class SendingPage(ABC):
             raise TypeError(f"{cls.__name__} moves money: write its twin()")
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
-        self.admin = model_admin
+        # Messages link only to pages that the user may open.
+        self.admin = model_admin.seen(request)
         self.request = request
 
     @abstractmethod

@@ -208,7 +208,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
         from payments_integration.contrib.backoffice.admin import pay_again  # noqa: PLC0415
 
         yield from super().links(request, obj)
-        if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
+        if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(request, obj):
             url = reverse(f"admin:{self.url_name('add')}", current_app=self.admin_site.name)
             url = f"{url}?{urlencode({AGAIN: obj.pk})}"
             yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
@@ -219,13 +219,14 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
         yield from super().sentences(page, obj)
         if obj.status in MONEY_IS_BACK:
             check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
-            yield self._obstacle(obj) or check
+            yield self._obstacle(page.request, obj) or (check if self.has_add_permission(page.request) else "")
 
-    def _obstacle(self, obj: Payout) -> str:
+    def _obstacle(self, request: HttpRequest, obj: Payout) -> str:
         from payments_integration.contrib.backoffice.admin import pay_again  # noqa: PLC0415
 
         # The page asks twice, for the button and for its sentences.
-        return once(obj, "pi_obstacle", lambda: pay_again.obstacle(self.admin_site, obj))
+        site = display.seen(self.admin_site, request)
+        return once(obj, "pi_obstacle", lambda: pay_again.obstacle(site, obj))
 
 
 @instead(Refund)

@@ -432,6 +432,18 @@ def test_after_an_open_outcome_the_form_is_left(
     assert "no outcome yet" in again
 
 
+def test_a_message_links_only_to_what_opens(staff: Callable[..., Client], service: Service) -> None:
+    row = rows.payment()
+    operation = rows.operation(state="unknown", target_id=row.pk)
+    service.error = OutcomeUnknown(operation)
+    client = staff("view_payment", "refund_payment")
+    submit(client, row, amount="1")
+    messages = page(client, url("payment", "change", row.pk)).split("messagelist")[1].split("</ul>")[0]
+    for shown in (messages, page(client, url("payment", "refund", row.pk))):
+        assert operation.pk in shown
+        assert url("operation", "change", operation.pk) not in shown
+
+
 def test_a_form_sent_twice_with_other_values_refunds_nothing_more(boss: Client, service: Service) -> None:
     row = rows.payment()
     service.error = IdempotencyMismatch("used")

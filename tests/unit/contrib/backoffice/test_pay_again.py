@@ -221,6 +221,17 @@ def test_an_attempt_that_may_send_or_sent_is_the_only_one(boss: Client, service:
     assert operation.pk in page(boss, url("payout", "change", first.pk))
 
 
+def test_users_who_only_view_are_told_of_no_button_and_given_no_link(
+    staff: Callable[..., Client], service: Services
+) -> None:
+    first, client = failed(merchant_reference=None), staff("view_payout")
+    assert "Pay again" not in page(client, url("payout", "change", first.pk))
+    operation = rows.operation(operation="create_payout", state="unknown", idempotency_key=f"again-{first.pk}-1")
+    shown = page(client, url("payout", "change", first.pk))
+    assert operation.pk in shown
+    assert url("operation", "change", operation.pk) not in shown
+
+
 @pytest.mark.parametrize("status", ["created", "processing", "on_hold", "succeeded", "quarked"])
 def test_a_later_payout_with_the_same_reference_stands_in_the_way(
     boss: Client, service: Services, status: str

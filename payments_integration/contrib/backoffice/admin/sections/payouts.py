@@ -58,7 +58,7 @@ class PayoutSectionsAdmin(SectionsAdmin, payouts.PayoutAdmin):
         yield from facts_section(page, _("Metadata"), obj, "metadata")
 
     def lead(self, page: Page, obj: Payout) -> Iterable[Section]:
-        if sentences := list(self.sentences(page, obj)):
+        if sentences := list(filter(None, self.sentences(page, obj))):
             yield Advice(_("What it means"), sentences)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
