@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, services
+from payments_integration import services
 from payments_integration.admin.flows import decisions
-from payments_integration.admin.flows.forms import destination_facts, method_in_full
+from payments_integration.admin.flows.forms import account_facts, destination_facts, method_in_full
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.admin.shared.buttons import Button, Tool, new_key, typed_in
 from payments_integration.enums import Country, Kind
@@ -127,9 +127,7 @@ def _request_facts(model_admin: ReadOnlyAdmin, operation: Operation, body: dict[
     further = {name: value for name, value in body.items() if name not in _SHOWN}
     if further:
         facts.append((_("Further fields"), display.pretty_json(further if sees else masking.masked(further))))
-    if len(conf.aliases()) > 1:
-        facts.append((_("Account"), display.text(conf.account_name(operation.account))))
-    return facts
+    return facts + account_facts(operation.account)
 
 
 def recipient(destination: Any, sees: bool) -> list[Fact]:

@@ -214,6 +214,12 @@ class DestinationForm(KeyedForm):
         return super().field_of(argument, message)
 
 
+def account_facts(account: str) -> list[Fact]:
+    """Return the name of an account; nothing if there is only one."""
+    name = display.text(conf.account_name(account))
+    return [(_("Account at the provider"), name)] if len(conf.aliases()) > 1 else []
+
+
 def method_in_full(code: str) -> str:
     """Return a method's name and code. A person reads both before money moves, and the code decides."""
     return display.text(f"{display.method_name(code)} ({code})")

@@ -27,6 +27,7 @@ from payments_integration.admin.flows.forms import (
     DestinationForm,
     Fact,
     KeyedForm,
+    account_facts,
     destination_facts,
     destination_in_words,
     example,
@@ -150,16 +151,13 @@ class PayoutPage(ConfirmationPage):
         shown = format_money(amount, currency)
         recipient = destination_in_words(form.destination)
         waits = services.operations.reaches_approval_limit(amount, currency)
-        account: list[Fact] = (
-            [(_("Account at the provider"), conf.account_name(values["account"]))] if "account" in values else []
-        )
         return Confirmation(
             title=_("Send %(amount)s to %(person)s")
             % {"amount": shown, "person": display.text(form.destination["holder_name"])},
             sentence=_("%(amount)s will be sent to %(recipient)s.") % {"amount": shown, "recipient": recipient},
             button=ASK_FOR_APPROVAL if waits else _("Send %(amount)s") % {"amount": shown},
             facts=[
-                *account,
+                *account_facts(form.account_alias),
                 (_("Amount"), display.money(amount, currency)),
                 (_("Country of the recipient's bank"), display.text(Country(values["country"]).label)),
                 (_("Method"), method_in_full(values["method_code"])),

@@ -24,6 +24,7 @@ from payments_integration.admin.flows.forms import (
     DestinationForm,
     KeyedForm,
     MoneyField,
+    account_facts,
     destination_facts,
     destination_in_words,
     example,
@@ -136,6 +137,7 @@ class RefundPage(ConfirmationPage):
             sentence=_("%(amount)s will be sent back to %(recipient)s.") % words,
             button=ASK_FOR_APPROVAL if waits else _("Refund %(amount)s") % {"amount": shown},
             facts=[
+                *account_facts(self.payment.account),
                 (_("Payment"), display.text(self.payment.pk)),
                 (_("Merchant reference"), display.text(self.payment.merchant_reference)),
                 (_("Amount"), display.money(amount, currency)),
@@ -202,6 +204,7 @@ class RefundPage(ConfirmationPage):
             "payment_url": self.admin.object_url("change", payment),
             "may_view": self.admin.has_view_permission(self.request, payment),
             "summary": [
+                *account_facts(payment.account),
                 (_("Status"), display.status(payment.status, Payment.Status)),
                 (_("Merchant reference"), display.text(payment.merchant_reference)),
                 (_("Method"), display.method_name(payment.method_code)),

@@ -11,7 +11,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import translation
 
-from payments_integration import checkout
+from payments_integration import checkout, services
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -84,6 +84,28 @@ def test_pages_call_an_account_by_its_name(boss: Client, accounts: Any) -> None:
         assert re.search(r'<a href="\?account=br">Shop Brazil</a>', shown), address
     for address in (url("payout", "add"), url("webhookendpoint", "add"), url("payment", "methods")):
         assert '<option value="br">Shop Brazil</option>' in page(boss, address), address
+
+
+def test_the_page_of_an_object_and_of_its_refund_say_whose_money_it_is(
+    boss: Client, accounts: Any, nothing_called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts(default={"NAME": "Shop Chile"}, br={"NAME": "Shop Brazil"})
+    payment = rows.payment(
+        account="br", status="succeeded", amount_received=1050, method_family="card", method_code="br_card"
+    )
+    for row in (payment, rows.refund(payment=payment, account="br"), rows.payout(account="br")):
+        (line,) = re.findall(r'class="pi-headline">(.*?)</p>', page(boss, url(row._meta.model_name, "change", row.pk)))
+        assert line.endswith("<span>Shop Brazil</span>")
+    fact = re.compile(r'<th scope="row">Account at the provider</th><td>Shop Brazil</td>')
+    form = url("payment", "refund", payment.pk)
+    assert fact.search(page(boss, form))
+    monkeypatch.setattr(services, "refundable", lambda *args, **kwargs: 1050)
+    confirmation = boss.post(form, {"idempotency_key": "k", "amount": "5.50", "step": "review"}).content.decode()
+    assert "will be sent back" in confirmation
+    assert fact.search(confirmation)
+    accounts(br={"NAME": "Shop Brazil"})
+    assert "Shop Brazil" not in page(boss, url("payment", "change", payment.pk)).partition("pi-page")[0]
+    assert not fact.search(page(boss, form))
 
 
 def test_the_list_is_sorted_by_the_account(boss: Client, accounts: Any) -> None:

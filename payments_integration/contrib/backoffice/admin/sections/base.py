@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
+from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.menu import MenuAdmin
@@ -46,6 +47,8 @@ class SectionsAdmin(MenuAdmin):
             page = Page(display.seen(self.admin_site, request), request)
             context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
             if context["pi_headline"]:
+                # Each account has its own money.
+                context["pi_headline"] += [conf.account_name(obj.account)] if len(conf.aliases()) > 1 else []
                 # No subtitle, because the breadcrumbs already show the id.
                 context["subtitle"] = None
             whose = [part for part in self.whose(page, obj) if part and part != display.EMPTY]

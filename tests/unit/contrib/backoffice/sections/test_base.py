@@ -61,7 +61,7 @@ def test_empty_parts_of_a_headline_are_left_out(boss: Client, monkeypatch: pytes
     monkeypatch.setattr(BackOfficePaymentAdmin, "headline", lambda self, page, obj: ["a", "", display.EMPTY, "<b>"])
     html = page(boss, url("payment", "change", rows.payment().pk))
     (line,) = re.findall(r'class="pi-headline">(.*?)</p>', html, re.DOTALL)
-    assert re.findall(r"<span>(.*?)</span>", line) == ["a", "&lt;b&gt;"]
+    assert re.findall(r"<span>(.*?)</span>", line) == ["a", "&lt;b&gt;", "default"]
 
 
 def test_a_page_without_a_headline_keeps_its_title(boss: Client) -> None:

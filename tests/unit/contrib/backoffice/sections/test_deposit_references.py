@@ -84,15 +84,15 @@ def test_the_page_begins_with_what_the_payer_transfers_to(boss: Client, staff: C
     details = {"type": "bank_transfer_details", "bank_transfer": bank}
     ref = reference(details=details)
     rows.operation(result_kind=ref.kind, result_id=ref.pk, arguments={"payer": {"name": "Ana Soto"}})
-    assert headline(boss, ref) == "012345678901234567 active Ana Soto payer-7"
+    assert headline(boss, ref) == "012345678901234567 active Ana Soto payer-7 default"
     ref.details = {**details, "reference": "REF-88"}
     ref.save()
-    assert headline(boss, ref) == "REF-88 active Ana Soto payer-7"
+    assert headline(boss, ref) == "REF-88 active Ana Soto payer-7 default"
     html = page(boss, url("depositreference", "change", ref.pk))
     assert f'<a href="{url("payment", "changelist")}?q=payer-7">payer-7</a>' in html
     assert html.index("012345678901234567") < html.index("probably came in")
     masked = staff("view_depositreference")
-    assert headline(masked, ref) == "••• active ••• payer-7"
+    assert headline(masked, ref) == "••• active ••• payer-7 default"
     html = page(masked, url("depositreference", "change", ref.pk))
     assert "Ana Soto" not in html
     assert "012345678901234567" not in html
@@ -102,7 +102,7 @@ def test_the_page_begins_with_what_the_payer_transfers_to(boss: Client, staff: C
 def test_odd_details_and_an_unknown_payer_are_left_out_of_the_first_line(boss: Client) -> None:
     ref = reference(details=["odd"], status="disabled")
     rows.operation(result_kind=ref.kind, result_id=ref.pk, arguments={"payer": "odd"})
-    assert headline(boss, ref) == "disabled payer-7"
+    assert headline(boss, ref) == "disabled payer-7 default"
 
 
 def received(client: Client, ref: DepositReference) -> str:
