@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import translation
+from django.utils.html import strip_tags
 
 from example_project.shop.models import Order, Product
 from payments_integration import reconciliation, signals
@@ -391,6 +392,21 @@ def test_what_is_over_does_not_hide_what_is_not(monkeypatch: pytest.MonkeyPatch)
 def test_another_account_is_shown_in_the_same_view(boss: Client) -> None:
     accounts = page(boss, f"{TODO}?view=done&account=default").split('class="pi-accounts"')[1].split("</ul>")[0]
     assert 'href="?view=done&amp;account=second"' in accounts
+
+
+def test_an_account_that_is_not_shown_says_how_much_is_to_be_done_there(
+    boss: Client, staff: Callable[..., Client]
+) -> None:
+    became(rows.payout(account="second", created_at=ago(days=3)), "failed")
+    became(rows.payment(account="second"), "on_hold")
+    assert "Nothing is to be done." in page(boss, TODO)
+
+    def accounts(client: Client, address: str) -> str:
+        return " ".join(strip_tags(page(client, address).split('class="pi-accounts"')[1].split("</ul>")[0]).split())
+
+    assert accounts(boss, TODO).endswith("> defaultsecond 2")
+    assert accounts(boss, f"{TODO}?account=second").endswith("> defaultsecond")
+    assert accounts(staff("view_payment"), TODO).endswith("> defaultsecond 1")
 
 
 def test_a_row_says_how_much_who_what_and_since_when(boss: Client) -> None:

@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
+from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden
 from payments_integration.admin.shared.sections import Page
@@ -94,7 +95,7 @@ class TodoPage:
         context = {
             "title": _("To do"),
             "account": account,
-            "accounts": list(self.mine._accounts()),
+            "accounts": list(self._accounts()),
             "views": views,
             "view": self.view.value,
             "list": {
@@ -113,6 +114,16 @@ class TodoPage:
         template = "admin/payments_backoffice/todo.html"
         shell: ReadOnlyAdmin = self._payments()
         return shell.render_page(self.request, template, context, [("", str(_("To do")))])
+
+    def _accounts(self) -> Iterator[tuple[str, str, bool, int]]:
+        """Yield each account, if there are several. For those that are not shown, with the number of open rows."""
+        for alias, (name, address, is_shown) in zip(conf.aliases(), self.mine._accounts(), strict=False):
+            count = 0
+            if not is_shown:
+                other = TodoRows(self.site, self.request, alias)
+                orders = statistics.gather(alias, ["differences"]).differences if other.sees(Payment) else []
+                count = min(len(todo.things(other.asked(), orders)), todo.SHOWN)
+            yield name, address, is_shown, count
 
     def _is_sent(self, row: Row) -> bool:
         """Return True if this request is the form of the row."""
