@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, Error as AnyDatabaseError, OperationalError, connections, router
@@ -163,7 +163,9 @@ def _dispatch_next(page: Page, work: Work) -> bool:
         if not is_transient(error):
             raise
         logger.info("Dispatch of %s is postponed: %s", item, type(error).__name__, extra=ids_of(item))
-        release(page, work, _first_wait())
+        # The item met a conflict, but did not fail.
+        wait = next(iter(conf.current().RECEIVER_RETRIES), 10)
+        release(page, work, timezone.now() + timedelta(seconds=wait))
         return False
     except AnyDatabaseError:
         raise
@@ -211,9 +213,3 @@ def _after_receivers(page: Page, write: Callable[[], T]) -> T:
             raise
         end_session(connection)
         return write()
-
-
-def _first_wait() -> datetime:
-    """Return when to try an item again that met a conflict but did not fail."""
-    waits = conf.current().RECEIVER_RETRIES
-    return timezone.now() + timedelta(seconds=waits[0] if waits else 10)

@@ -8,7 +8,7 @@ other item, and only its own item counts a failure.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NoReturn
@@ -80,7 +80,8 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
         connection = connections[page.using]
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         ends_at = time.monotonic() + MOST_SECONDS
-        for work, item, is_stale in _turns(group):
+        turns = ((work, item, is_stale) for work in group for item, is_stale in work.turns())
+        for work, item, is_stale in turns:
             if done and (len(done) >= page.most_in_group or time.monotonic() >= ends_at or page.is_over):
                 break
             registered = Callbacks(connection, ids_of(item))
@@ -124,12 +125,6 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
     # A smaller group locks fewer objects that it does not reach.
     page.most_in_group = len(done) if is_slow else min(2 * page.most_in_group, MOST_IN_GROUP)
     return done
-
-
-def _turns(group: Sequence[Work]) -> Iterator[tuple[Work, Item, bool]]:
-    for work in group:
-        for item, is_stale in work.turns():
-            yield work, item, is_stale
 
 
 def _call(work: Work, item: Item, using: str, *, is_stale: bool) -> None:

@@ -190,7 +190,8 @@ def record_identity(account: str, resource: schemas.AnyResource, *, is_current: 
         if row is None:
             facts = _facts(kind, account, object_id)
             # Dated at its creation, the earliest time at which it can have been read. All events since then are newer.
-            at, seconds = _earliest_time(resource), ordering.MAX_AHEAD.total_seconds()
+            at = getattr(resource, "created_at", None) or timezone.now()
+            seconds = ordering.MAX_AHEAD.total_seconds()
             if is_current:
                 # It was read at some time since its creation: events of that time leave the order to the refresh.
                 now = max(facts.provider_time, at)
@@ -247,11 +248,6 @@ def mark_gone(account: str, kind: str, object_id: str) -> None:
     # A refund of this account may name another account's object: leave that row alone.
     here = rows.rows_of(kind, account, object_id).filter(account=account, gone_at=None)
     updated(here, gone_at=timezone.now(), synced_at=timezone.now())
-
-
-def _earliest_time(resource: schemas.AnyResource) -> datetime:
-    """Return the earliest time at which an object can have had this content."""
-    return getattr(resource, "created_at", None) or timezone.now()
 
 
 def _write(

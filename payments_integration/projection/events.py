@@ -196,15 +196,11 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[rows.RowKey, _Object]:
             continue
         wanted = model._default_manager.filter(rows.identity(model, keys))
         for row in locked(wanted, skip_locked=True).order_by("pk"):
-            item = objects.get(_row_key(row))
+            item = objects.get((kind, rows.scope(kind, row.account), row.object_id))
             if item is not None:
                 item.row = row
                 item.first_status, item.first_at = rows.status_of(row), row.state_at
     return objects
-
-
-def _row_key(row: Mirror) -> rows.RowKey:
-    return (row.kind, rows.scope(row.kind, row.account), row.object_id)
 
 
 def _save(objects: Iterable[_Object], recorded: Mapping[ObjectKey, rows.Recorded]) -> dict[str, str]:

@@ -272,7 +272,8 @@ def _refuse_relation(relation: ForeignObjectRel, account: str) -> None:
     # Django leaves the rows, but a constraint of the database keeps what they refer to.
     has_constraint = other._meta.managed and getattr(relation.field, "db_constraint", False)
     is_left = relation.on_delete is models.DO_NOTHING and not has_constraint
-    if is_left or relation.on_delete in _HARMLESS or _is_ours(other):
+    is_ours = other.__module__.startswith("payments_integration.")
+    if is_left or is_ours or relation.on_delete in _HARMLESS:
         return
     if other._base_manager.filter(**{f"{relation.field.name}__account": account}).exists():
         raise ForgetRefused(
@@ -285,10 +286,6 @@ def _protected(error: ProtectedError | RestrictedError, account: str) -> str:
     rows = error.protected_objects if isinstance(error, ProtectedError) else error.restricted_objects
     labels = ", ".join(sorted({row._meta.label for row in rows}))
     return f"rows of {labels} refer to rows of {account}, and do not let these be deleted: {_RELEASE}"
-
-
-def _is_ours(model: type[Any]) -> bool:
-    return str(model.__module__).startswith("payments_integration.")
 
 
 def _table(model: type[Any]) -> str:

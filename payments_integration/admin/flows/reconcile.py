@@ -85,7 +85,8 @@ def _start_in_worker(account: str, kind: str, chosen: _Pass) -> Outcome:
             _("The broker did not accept the task, so nothing was started. The schedule runs this pass anyway."),
             messages.ERROR,
         )
-    if kind == RunKind.EVENTS and _is_running(account):
+    claimed = AccountState.objects.filter(pk=account, claimed_until__gt=timezone.now())
+    if kind == RunKind.EVENTS and claimed.exists():
         words = _("The pass was sent to a worker. It is skipped if another pass of this account is still running.")
         return Outcome(words, messages.WARNING)
     return Outcome(_("The pass was sent to a worker. It appears in the list once it has begun."))
@@ -107,11 +108,6 @@ def _outcome(run: ReconciliationRun) -> Outcome:
     return Outcome(
         words % {"seen": run.seen, "recovered": run.recovered, "drifted": run.drifted, "repaired": run.repaired}
     )
-
-
-def _is_running(account: str) -> bool:
-    """Return True if a pass over the events holds the account's claim now."""
-    return AccountState.objects.filter(pk=account, claimed_until__gt=timezone.now()).exists()
 
 
 def _publish(task: Any, arguments: dict[str, Any]) -> bool:

@@ -58,39 +58,32 @@ def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
     replacement: Column | None = getattr(own, "masked", None)
     label: Any = label_for_field(name, model_admin.model, model_admin)
 
-    @admin.display(description=label)
     def column(obj: Any) -> str:
         if replacement is not None:
             return replacement(model_admin, obj)
         shown = own(obj) if callable(own) else getattr(obj, name)
         return shown if shown in (display.EMPTY, display.ERASED) else (masking.MASK if shown else display.EMPTY)
 
-    # Django uses it in CSS classes.
-    column.__name__ = name
-    return column
+    return _named(name, label, column)
 
 
 def linked(model_admin: Any, name: str) -> Callable[[Any], str]:
     """Return the column ``name`` of this ModelAdmin as a function, for Django's ModelAdmin of the same model."""
-    own = getattr(model_admin, name)
     label: Any = label_for_field(name, model_admin.model, model_admin)
-
-    @admin.display(description=label)
-    def column(obj: Any) -> str:
-        shown: str = own(obj)
-        return shown
-
-    column.__name__ = name
-    return column
+    return _named(name, label, getattr(model_admin, name))
 
 
 @functools.cache
 def of_field(opts: Options[Any], name: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
     """Return a column that replaces a field's name and shows its value in another way. The field sorts the list."""
+    label = getattr(opts.get_field(name), "verbose_name", name)
+    return _named(name, label, lambda obj: shown(getattr(obj, name)), ordering=name)
 
-    @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
+
+def _named(name: str, label: Any, shown: Callable[[Any], str], *, ordering: str | None = None) -> Callable[[Any], str]:
+    @admin.display(description=label, ordering=ordering)
     def column(obj: Any) -> str:
-        return shown(getattr(obj, name))
+        return shown(obj)
 
     # Django uses it in CSS classes.
     column.__name__ = name
@@ -133,7 +126,6 @@ def refunded(obj: Any) -> str:
 
 
 def beginning(name: str, description: StrOrPromise) -> Column:
-    """Show the beginning of a text that may be long."""
     return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
 
 
@@ -177,7 +169,6 @@ def status_word(name: str, description: StrOrPromise) -> Column:
 
 
 def money(name: str, description: StrOrPromise) -> Column:
-    """Show an amount in the row's currency."""
     return _column(description, lambda _admin, obj: display.money(getattr(obj, name), obj.currency))
 
 
@@ -241,7 +232,6 @@ def traceback(name: str, description: StrOrPromise, *, is_reason: Callable[[Any]
 
 
 def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:
-    """Show a link to the row whose id is in the field ``name``."""
     return _column(description, lambda self, obj: display.admin_link(self.admin_site, model, getattr(obj, name)))
 
 

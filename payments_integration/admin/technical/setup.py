@@ -75,11 +75,13 @@ def _steps(
         f"{add}?{urlencode(named)}" if add and named else add,
         _("Register it"),
     )
+    # A provider on this machine is a sandbox, which can make a payment on its own.
+    is_sandbox = urlsplit(conf.account(account).base_url).hostname in LOOPBACK_HOSTS
     yield Step(
         _("The first event was delivered"),
         delivered,
         _("Make a payment, as a customer would. The provider reports it within seconds."),
-        f"python manage.py payments_trigger payment.succeeded{option}" if _is_sandbox(account) else "",
+        f"python manage.py payments_trigger payment.succeeded{option}" if is_sandbox else "",
     )
     runs = may(request, "run_reconciliation") and site.is_registered(ReconciliationRun)
     yield Step(
@@ -91,11 +93,6 @@ def _steps(
         _("Run it now"),
         (("account", account), ("kind", RunKind.EVENTS.value)),
     )
-
-
-def _is_sandbox(account: str) -> bool:
-    """Return True if the provider is a sandbox on this machine, which can make a payment on its own."""
-    return urlsplit(conf.account(account).base_url).hostname in LOOPBACK_HOSTS
 
 
 def _done(account: str, report: AccountReport) -> tuple[bool, bool, bool]:
