@@ -169,7 +169,6 @@ def _send(due: DueAttention) -> None:
 
 
 def _ids(due: DueAttention) -> dict[str, str]:
-    """Return ids for log records."""
     extra = {"account": due.account}
     if due.sender == "event":
         extra["event_id"] = due.object_id

@@ -289,7 +289,6 @@ def in_test_environment() -> bool:
 
 
 def key_hash(alias: str) -> str:
-    """Return ``Account.key_hash`` of an alias."""
     return account(alias).key_hash
 
 

@@ -42,7 +42,6 @@ def day_of(at: datetime) -> date:
 
 
 def today() -> date:
-    """Return the site's day now."""
     return day_of(now())
 
 

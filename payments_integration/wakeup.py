@@ -47,7 +47,6 @@ def wake(account: str, *, deadline: float | None = None) -> None:
 
 
 def _on_wake(account: str, deadline: float | None) -> None:
-    """Do the work, or have a worker do it."""
     if conf.current().PROCESSING != "inline" and not _is_eager_test():
         _publisher.publish(account)
     else:

@@ -159,7 +159,6 @@ def not_found(param: str | None = None) -> Problem:
 
 
 def respond(problem: Problem, request_id: str) -> Response:
-    """Return the error envelope."""
     error: dict[str, Any] = {"type": problem.type, "code": problem.code, "message": problem.message}
     if problem.param is not None:
         error["param"] = problem.param

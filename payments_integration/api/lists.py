@@ -245,7 +245,6 @@ class KeysetPages(SinglePage):
 
 
 def cursor_of(ordering: str, row: Any) -> str:
-    """Return the cursor of the page that begins after this row."""
     return keyset.encode([ordering, *keyset.Order(row._meta, [ordering]).place(row)])
 
 

@@ -77,7 +77,6 @@ class Route:
 
     @property
     def status(self) -> int:
-        """The status of a successful answer."""
         return 201 if self.body and not self.changes_operation else 200
 
 

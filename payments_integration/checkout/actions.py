@@ -41,7 +41,6 @@ class Deadline:
 
     @property
     def iso(self) -> str:
-        """The value for ``<time datetime>``."""
         return self.at.isoformat(timespec="seconds")
 
 

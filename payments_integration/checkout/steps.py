@@ -63,7 +63,6 @@ class Step:
 
     @property
     def iso(self) -> str:
-        """The value for ``<time datetime>``."""
         return self.at.isoformat(timespec="seconds")
 
 

@@ -50,8 +50,6 @@ class _Calls:
 
 
 class _Resource(_Calls, Generic[schemas.ResourceT]):
-    """A kind of object under one path."""
-
     kind: str
     struct: type[schemas.ResourceT]
 
@@ -61,7 +59,6 @@ class _Created(_Resource[schemas.ResourceT]):
     def create(
         self, body: bytes, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
     ) -> Answer[schemas.ResourceT]:
-        """POST these bytes."""
         reply = self._requestor.post(self.path, body, idempotency_key=idempotency_key, max_wait=max_wait)
         return answers.resource(reply, self.struct, self.kind)
 
@@ -187,7 +184,6 @@ class Events(_Calls):
         return walk(self.path, self._fetch, filters, starting_after, by_time=True)
 
     def newest(self, *, background: bool = False) -> Answer[PageOf[RawEvent]]:
-        """Return the page of the newest event."""
         return self._fetch(1, None, {"background": background})
 
     def _fetch(

@@ -57,7 +57,6 @@ def discard_left_open() -> None:
 
 
 def is_in_memory(using: str) -> bool:
-    """Return True if this is a SQLite database in memory."""
     connection: Any = connections[using]
     return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())
 

@@ -335,7 +335,6 @@ def as_committed(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
 
 
 def ledger_database() -> str:
-    """Return the alias of the database that operations are written to."""
     return router.db_for_write(apps.get_model("payments_integration", "Operation"))
 
 

@@ -69,7 +69,6 @@ def examine(account: str | None = None) -> Report:
 
 
 def unreachable(now: datetime, error_type: str) -> Report:
-    """Return the report for a database that cannot be read."""
     return Report(now, problems=[_problem(Reason.DATABASE, 1, f"the database could not be read: {error_type}")])
 
 

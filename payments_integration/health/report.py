@@ -133,8 +133,6 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class AccountStatistics:
-    """The state of one account in numbers."""
-
     #: Time since an event was last received, by webhook or reconciliation; None: no event of the last 31 days.
     last_event_age_seconds: float | None
     last_webhook_age_seconds: float | None
@@ -195,7 +193,6 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if nothing needs attention."""
         return not self.problems and not any(account.problems for account in self.accounts.values())
 
     def as_json(self) -> dict[str, Any]:

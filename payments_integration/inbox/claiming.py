@@ -283,7 +283,6 @@ def separate(group: Sequence[Work]) -> None:
 
 
 def release_rest(page: Page) -> None:
-    """Release the objects whose turn did not come."""
     updated(_claimed(page), **UNCLAIMED, next_attempt_at=None)
 
 

@@ -74,7 +74,6 @@ def time_of(item: Item) -> datetime:
 
 
 def ids_of(item: Item) -> dict[str, str]:
-    """Return ids for log records."""
     extra = {"account": item.account}
     if isinstance(item, Event):
         extra["event_id"] = item.pk

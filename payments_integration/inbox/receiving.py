@@ -42,8 +42,6 @@ class _Known(NamedTuple):
 
 
 class Receipt(enum.Enum):
-    """The result of receiving a body."""
-
     #: Stored now, as PENDING.
     NEW = "new"
     #: Stored before, with the same content.

@@ -45,8 +45,6 @@ HEARTBEAT_SECONDS = 5.0
 
 
 class Counts(telemetry.Observer):
-    """Counts of what this process has done."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.applied = self.dispatched = self.failed = self.sent = 0

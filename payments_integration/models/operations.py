@@ -20,8 +20,6 @@ from payments_integration.models.base import Claimable
 
 
 class OperationState(models.TextChoices):
-    """The state of an operation."""
-
     #: Recorded and not sent: it was deferred, or an attempt was certainly not executed and no caller waited.
     #: ``resume_operations`` sends it: it becomes UNKNOWN. After ``SEND_WITHIN`` it becomes NEEDS_PERSON instead.
     DUE = "due", _("recorded, to be sent")

@@ -78,8 +78,6 @@ class RunKind(models.TextChoices):
 
 
 class RunState(models.TextChoices):
-    """How a pass ended."""
-
     #: Recorded at the start. Every end writes one of the others; after a crash of the process it stays.
     RUNNING = "running", _("running")
     #: The pass is complete, and nothing in it failed.

@@ -288,7 +288,6 @@ def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None
 
 
 def claim_fields(operation: Operation, token: str) -> dict[str, Any]:
-    """Return the fields of a claim."""
     claimed = claims().values(token)
     # If this process dies, the operation is due again when the claim ends.
     return {**claimed, "attempts": operation.attempts + 1, "next_attempt_at": claimed["claimed_until"]}
@@ -300,7 +299,6 @@ def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operati
 
 
 def claims() -> Claims:
-    """Return how operations are claimed."""
     return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
 
 
@@ -310,7 +308,6 @@ def _set(operation: Operation, values: dict[str, Any]) -> None:
 
 
 def log_ids(operation: Operation) -> dict[str, str]:
-    """Return ids for log records."""
     return {"account": operation.account, "operation_id": operation.pk}
 
 

@@ -58,7 +58,6 @@ class Verdict:
 
 
 def write_verdict(claim: Claim, verdict: Verdict) -> None:
-    """Write what a look-up found."""
     if verdict.took_effect:
         outcomes.happened(claim, verdict.note)
     elif verdict.result is None:

@@ -78,7 +78,6 @@ class SendingPage(ABC):
         """
 
     def warning(self, subject: Any, twin: Operation) -> str:
-        """Return the sentence about a twin."""
         return twins.warning(self.admin.admin_site, twin)
 
     def may_send(self, subjects: Sequence[Any], *keys: str) -> bool:
@@ -145,7 +144,6 @@ class KeyedPage(ABC):
         return {}
 
     def key(self) -> str:
-        """Return the idempotency key of a new intent."""
         return new_key()
 
     # Error reports must not contain the bank account from this function or any function that it calls.

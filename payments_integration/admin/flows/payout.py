@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 
 class PayoutForm(DestinationForm):
-    """The amount, and the bank account that it goes to."""
-
     class Media:
         js = ("payments_integration/payout.js",)
 
@@ -104,8 +102,6 @@ class PayoutForm(DestinationForm):
 
 
 class PayoutPage(ConfirmationPage):
-    """Send money to a bank account."""
-
     template = "admin/payments_integration/payout/add.html"
     title = gettext_lazy("New payout")
     groups = (

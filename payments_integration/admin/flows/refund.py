@@ -58,16 +58,12 @@ REFUNDED_JUST_NOW = gettext_lazy(
 
 
 class ReasonForm(KeyedForm):
-    """The reason of a refund."""
-
     reason = forms.CharField(
         label=gettext_lazy("Reason"), required=False, max_length=2000, widget=AdminTextareaWidget(attrs={"rows": 2})
     )
 
 
 class RefundForm(ReasonForm):
-    """The amount and the reason of a refund."""
-
     def __init__(self, payment: Payment, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["amount"] = MoneyField(

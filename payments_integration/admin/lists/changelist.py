@@ -156,7 +156,6 @@ class ListAdmin(_ModelAdmin):
         return tuple(map(self.masking(request, self._list_column), self.list_names(request)))
 
     def list_names(self, request: HttpRequest) -> list[Any]:
-        """Return the names of the columns."""
         # With one account, its name is the same in every row.
         several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
         return [name for name in self.list_display if several or name != "account"]

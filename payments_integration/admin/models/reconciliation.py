@@ -27,8 +27,6 @@ from payments_integration.models import ReconciliationRun, RunKind, RunState
 
 
 class RunForm(TypedForm):
-    """The account and the kind of pass."""
-
     account = forms.ChoiceField(label=_("Account"), choices=conf.account_choices)
     kind = forms.ChoiceField(label=_("What"), choices=[(kind.value, kind.label) for kind in reconcile.KINDS])
 
@@ -91,7 +89,6 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         yield Tool(_("Run now"), reconcile.url(self.admin_site), question=question, form=form)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
-        """Start a pass, and show a message with its result."""
         if not may(request, "run_reconciliation"):
             raise PermissionDenied
         if request.method != "POST":
@@ -113,7 +110,6 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         return self.to_list(request)
 
     def technical_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the technical state of an account: events, backlog, reconciliation and webhook endpoints."""
         # Loaded with the first page that is opened, because Django imports this module in every process.
         from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
         from payments_integration.admin.technical.page import TechnicalState  # noqa: PLC0415

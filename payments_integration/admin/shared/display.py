@@ -120,7 +120,6 @@ def method_name(code: str) -> str:
 
 
 def kind_word(kind: str) -> str:
-    """Return the kind of an object in words."""
     words = {**dict(Kind.choices), Erasure.OPERATION: Operation._meta.verbose_name}
     return text(words.get(kind, kind))
 
@@ -163,7 +162,6 @@ def copied(value: object) -> str:
 
 
 def age(at: datetime) -> str:
-    """Return how long ago a time was, in words."""
     is_new = now() - at < timedelta(minutes=1)
     return _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
 
@@ -208,7 +206,6 @@ def money(amount: int | None, currency: str) -> str:
 
 
 def pretty_json(value: object) -> str:
-    """Return indented JSON."""
     if value in (None, {}, []):
         return EMPTY
     return preformatted(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -53,7 +53,6 @@ def hidden(value: Any, *, codes: bool = False) -> Any:
 
 
 def field(name: str, value: Any) -> Any:
-    """Mask the value of a personal field of a mirror."""
     return hidden(value, codes=name in _SPECIFIED)
 
 

@@ -79,7 +79,6 @@ def name_in(value: Any) -> str:
 
 
 def is_erased(obj: Any, name: str) -> bool:
-    """Return True if the field's personal data was erased."""
     return bool(getattr(obj, "erased_at", None)) and name in obj.personal
 
 

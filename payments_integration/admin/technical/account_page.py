@@ -126,7 +126,6 @@ WITHOUT_PAGES: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure)
 
 
 def may_see(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
-    """Return True if the user may see such rows."""
     if model in WITHOUT_PAGES:
         return any(may(request, f"{verb}_{model._meta.model_name}") for verb in ("view", "change"))
     return may_view(site, request, model)
@@ -167,7 +166,6 @@ class AccountPage:
         self._several = len(aliases) > 1
 
     def sees(self, model: type[Model]) -> bool:
-        """Return True if the user may see such rows."""
         return may_see(self._site, self._request, model)
 
     def link(self, model: type[Model], **filters: Any) -> str:

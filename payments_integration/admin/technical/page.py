@@ -42,20 +42,15 @@ from payments_integration.validation.text import StrOrPromise
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a small table."""
-
     label: StrOrPromise
     value: str
     url: str = ""
 
 
 class TechnicalState(AccountPage):
-    """The technical state of one account, as one user sees it."""
-
     in_tiles = AccountPage.in_tiles | {Reason.DISPATCH_PARKED, Reason.EVENT_QUARANTINED, Reason.EVENT_NOT_APPLIED}
 
     def context(self) -> dict[str, Any]:
-        """Return the context of the page's template."""
         if not self.account:
             return {"empty": True}
         as_of, found = timezone.now(), health.examine(self.account).accounts[self.account]

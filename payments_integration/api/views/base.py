@@ -234,7 +234,6 @@ class ApiView(GenericAPIView[Any]):
                 raise errors.invalid(name, _("This must be given once, and not be empty."))
 
     def query_parameters(self) -> list[str]:
-        """Return the names of the query parameters of a GET."""
         if self.query_serializer is not None:
             return [*self.query_serializer().fields]
         filters = self.filterset_class.base_filters if self.filterset_class else ()
@@ -321,7 +320,6 @@ class ListView(ApiView):
         return self.respond_with(self.filter_queryset(self.get_queryset()))
 
     def respond_with(self, found: Any) -> Response:
-        """Return one page of the rows."""
         page = self.paginate_queryset(found)
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 

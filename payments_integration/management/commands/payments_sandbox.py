@@ -26,12 +26,10 @@ class Command(PaymentsCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the options. All have defaults."""
         add_options(parser)
         parser.set_defaults(port=None)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Start, print the URL and keys, and wait for a signal."""
         given = Namespace(**options)
         ours = _accounts(given.api_key or DEFAULT_API_KEY)
         if given.port is None:

@@ -277,8 +277,6 @@ class ProviderCall:
 
 
 class Creation(ProviderCall):
-    """A call that makes an object."""
-
     creates = True
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
