@@ -42,27 +42,34 @@ def insert_if_free(row: Model, *, using: str) -> int:
     """
     values = _columns(type(row))(row)
     # An empty value or a choice is part of the SQL: a parameter costs as much time as a column.
-    placeholders = ["%s" if value and not isinstance(value, Enum) else _placeholder(value) for value in values]
-    on_conflict = None if connections[using].vendor == "mysql" else OnConflict.IGNORE
-    return _insert(row, values, using, tuple(placeholders), on_conflict)
+    shape = [
+        value if isinstance(value, Enum) or not (value or isinstance(value, (dict, list))) else "%s"
+        for value in values
+    ]
+    connection = connections[using]
+    on_conflict = None if connection.vendor == "mysql" else OnConflict.IGNORE
+    return _insert(row, values, connection, tuple(shape), on_conflict)
 
 
 @sensitive_variables()  # a report of an error would show payers
 def _insert(
-    row: Model, values: Sequence[Any], using: str, placeholders: tuple[str, ...], on_conflict: OnConflict | None
+    row: Model,
+    values: Sequence[Any],
+    connection: BaseDatabaseWrapper,
+    shape: tuple[Any, ...],
+    on_conflict: OnConflict | None,
 ) -> int:
-    key = (type(row), using, placeholders, on_conflict)
+    key = (type(row), connection.alias, shape, on_conflict)
     if key not in _inserts:
-        _inserts[key] = _insert_sql(row, using, placeholders, on_conflict)
+        _inserts[key] = _insert_sql(row, connection.alias, [literal(value) for value in shape], on_conflict)
     sql, columns = _inserts[key]
-    connection = connections[using]
     parameters: list[Any] = [
         value if type(value) is plain else _prepared(value, field, connection)
         for position, field, plain in columns
         for value in [values[position]]
     ]
     if connection.vendor == "mysql":
-        sizes.refuse_too_large(parameters, using=using)
+        sizes.refuse_too_large(parameters, using=connection.alias)
     with preparing_cursor(connection) as cursor:
         cursor.execute(sql, parameters)
         return int(cursor.rowcount)
@@ -82,7 +89,7 @@ def insert_like_save(row: Model) -> None:
     with transaction.mark_for_rollback_on_error(using):
         # Without ON CONFLICT: under REPEATABLE READ, PostgreSQL would not say that the key is taken, but that the
         # transaction must be repeated, and a caller's transaction cannot be.
-        _insert(row, _columns(model)(row), using, _one_text(model), None)
+        _insert(row, _columns(model)(row), connections[using], _one_text(model), None)
     row._state.adding, row._state.db = False, using
 
 
@@ -116,10 +123,9 @@ def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tupl
 
 def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
     """Return the values of fields as parameters of a statement."""
-    connection, parameters = connections[using], _parameters(model, using, tuple(values))
     return [
-        value if type(value) is plain else _prepared(value, field, connection)
-        for value, (field, plain) in zip(values.values(), parameters, strict=True)
+        value if type(value) is plain else _prepared(value, field, connections[using])
+        for value, (field, plain) in zip(values.values(), _parameters(model, using, tuple(values)), strict=True)
     ]
 
 
@@ -282,11 +288,11 @@ class _Parameter(NamedTuple):
     plain: type | None
 
 
-_inserts: dict[tuple[type[Model], str, tuple[str, ...], OnConflict | None], tuple[str, list[_Parameter]]] = {}
+_inserts: dict[tuple[type[Model], str, tuple[Any, ...], OnConflict | None], tuple[str, list[_Parameter]]] = {}
 
 
 def _insert_sql(
-    row: Model, using: str, placeholders: tuple[str, ...], on_conflict: OnConflict | None
+    row: Model, using: str, placeholders: Sequence[str], on_conflict: OnConflict | None
 ) -> tuple[str, list[_Parameter]]:
     fields = _written(type(row))
     query = InsertQuery(type(row), on_conflict=on_conflict)
@@ -359,13 +365,14 @@ def _prepared(value: Any, field: Field[Any, Any], connection: BaseDatabaseWrappe
     return value.value if isinstance(value, Enum) else value
 
 
-def _placeholder(value: Any) -> str:
+def literal(value: Any) -> str:
+    """Return the value as SQL, if it is null, empty, zero or a choice; otherwise a placeholder."""
     if value is None:
         return "NULL"
+    if isinstance(value, str) and not value:
+        return "''"
     if isinstance(value, Enum):
         return f"'{value.value}'" if str(value.value).isidentifier() else "%s"
-    if type(value) is str and not value:
-        return "''"
     return "0" if type(value) is int and not value else "%s"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
@@ -58,18 +59,19 @@ def call_receivers(page: Page, work: Work) -> None:
         nonlocal failure, is_marked
         is_marked = False
         try:
-            call_and_mark()
+            with statements.preparing_cursor(connections[page.using]) as cursor:
+                call_and_mark(cursor)
             is_marked = True
         except ReceiverFailed as error:
             failure = error
             raise
 
-    def call_and_mark() -> None:
+    def call_and_mark(cursor: CursorWrapper) -> None:
         nonlocal has_callbacks
-        instance, lock = _lock(page, work)
+        instance, lock = _lock(page, work, cursor)
         # A receiver that catches a database error may have lost the transaction: after a deadlock MariaDB rolls back
         # everything and would commit only the later writes. PostgreSQL refuses every statement after an error.
-        connection = connections[page.using]
+        connection = cursor.db
         registered = len(connection.run_on_commit)
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
@@ -89,7 +91,7 @@ def call_receivers(page: Page, work: Work) -> None:
             has_callbacks = len(connection.run_on_commit) > registered
             if has_callbacks and page.names_items and not page.is_last(work):
                 unname_all(page)
-            mark([item], lock, page.using, have_changes=bool(changes))
+            mark([item], lock, cursor, have_changes=bool(changes))
         except AnyDatabaseError as error:
             if is_transient(error):
                 raise
@@ -134,7 +136,7 @@ def lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
     return ReceiverFailed(str(item.pk))
 
 
-def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
+def _lock(page: Page, work: Work, cursor: CursorWrapper) -> tuple[Any | None, str]:
     """Lock the object with an UPDATE that writes what holds after the commit: the next item is in hand, or none is.
 
     Returns the mirror row as it is now and, on PostgreSQL, the id of this transaction. Raises ClaimLost, or
@@ -143,58 +145,61 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
     """
     item, following = work.items[0], work.items[1] if len(work.items) > 1 else None
     model, using = MIRRORS.get(item.object_kind), page.using
-    values: dict[str, Any] = {**DONE, "next_attempt_at": None}
+    values = DONE
     if following is not None:
         values = {**CLAIM.values(page.token), **(naming(following) if page.names_items else NAMELESS)}
-    lock = [*statements.prepared_values(ObjectDispatch, using, **values), work.row.pk, page.token]
-    check = [item.pk, *item.object_key, *statements.prepared_values(Event, using, created_at=goes_before(item))]
+    given = {name: value for name, value in values.items() if value}
+    lock = [*statements.prepared_values(ObjectDispatch, using, **given), work.row.id, page.token]
+    check = [item.id, *item.object_key, *statements.prepared_values(Event, using, created_at=goes_before(item))]
     if model is not None:
-        check += [item.account, item.object_id] * 2
-    connection = connections[using]
-    lock_sql, check_sql = _lock_sql(type(item), item.object_kind if model is not None else "", using, tuple(values))
-    with statements.preparing_cursor(connection) as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute(f"{lock_sql} RETURNING {check_sql}", lock + check)
-        else:
-            cursor.execute(lock_sql, lock)
-            if cursor.rowcount:
-                cursor.execute(f"SELECT {check_sql}", check)
-        found = cursor.fetchone() if cursor.rowcount else None
+        version, is_erased = work.seen or (0, False)
+        check += [version, is_erased, item.account, item.object_id]
+    kind = item.object_kind if model is not None else ""
+    lock_sql, check_sql = _lock_sql(type(item), kind, using, tuple(values), tuple(given))
+    if cursor.db.vendor == "postgresql":
+        cursor.execute(f"{lock_sql} RETURNING {check_sql}", lock + check)
+    else:
+        cursor.execute(lock_sql, lock)
+        if cursor.rowcount:
+            cursor.execute(f"SELECT {check_sql}", check)
+    found = cursor.fetchone() if cursor.rowcount else None
     if found is None:
         raise ClaimLost
-    is_undispatched, is_overtaken, version, is_erased, transaction_id = found
-    if not is_undispatched or is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
+    is_undispatched, is_overtaken, is_as_seen, transaction_id = found
+    if not is_undispatched or is_overtaken or is_as_seen != (None if work.seen is None else True):
         raise WorkChanged
     instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
     return instance, transaction_id
 
 
 @cache
-def _lock_sql(item: type[Item], kind: str, using: str, columns: tuple[str, ...]) -> tuple[str, str]:
-    """Return the UPDATE that locks, and the columns that show if the work is still as it was loaded."""
+def _lock_sql(
+    item: type[Item], kind: str, using: str, columns: tuple[str, ...], given: tuple[str, ...]
+) -> tuple[str, str]:
+    """Return the UPDATE that locks, and the columns that show if the work is still as it was loaded.
+
+    Only ``given`` columns have parameters.
+    """
     connection = connections[using]
     quote = connection.ops.quote_name
-    version, is_erased = mirror_columns(kind, using, account="%s", key="%s")
+    is_as_seen = "NULL"
+    if kind:
+        mirror, key = quote(MIRRORS[kind]._meta.db_table), quote(key_column(kind))
+        seen = "m.version = %s AND (m.erased_at IS NOT NULL) = %s"
+        is_as_seen = f"(SELECT {seen} FROM {mirror} m WHERE m.account = %s AND m.{key} = %s)"  # noqa: S608  (names of ours)
     check = (
         f"EXISTS (SELECT 1 FROM {quote(item._meta.db_table)} i WHERE i.id = %s AND i.state = 'applied'),"  # noqa: S608  (names of ours)
         f" EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"
         " WHERE e.account = %s AND e.object_kind = %s AND e.object_id = %s"
         f" AND {GOES_FIRST} AND e.created_at < %s),"
-        f" {version}, {is_erased}, {TRANSACTION_ID if connection.vendor == 'postgresql' else 'NULL'}"
+        f" {is_as_seen}, {TRANSACTION_ID if connection.vendor == 'postgresql' else 'NULL'}"
     )
-    table, values = quote(ObjectDispatch._meta.db_table), ", ".join(f"{quote(name)} = %s" for name in columns)
+    table = quote(ObjectDispatch._meta.db_table)
+    values = ", ".join(
+        f"{quote(name)} = {'%s' if name in given else statements.literal(DONE[name])}" for name in columns
+    )
     lock = f"UPDATE {table} SET {values} WHERE id = %s AND {only_by_key('claim_token')} = %s"  # noqa: S608  (names of ours)
     return lock, check
-
-
-def mirror_columns(kind: str, using: str, *, account: str, key: str) -> tuple[str, str]:
-    """Return SQL for a mirror row's version and for "is erased"; NULL for a kind that is not mirrored."""
-    model, quote = MIRRORS.get(kind), connections[using].ops.quote_name
-    if model is None:
-        return "NULL", "NULL"
-    table, column = quote(model._meta.db_table), quote(key_column(kind))
-    row = f"FROM {table} m WHERE m.account = {account} AND m.{column} = {key}"
-    return f"(SELECT m.version {row})", f"(SELECT m.erased_at IS NOT NULL {row})"
 
 
 def goes_before(item: Item) -> datetime:
@@ -246,29 +251,28 @@ def _name_of(change: StatusChange) -> str:
     return f"{change.object_kind} {change.object_id} {change.status} {same.filter(pk__lt=change.pk).count()}"
 
 
-def mark(items: Sequence[Item], transaction_id: str, using: str, *, have_changes: bool) -> None:
+def mark(items: Sequence[Item], transaction_id: str, cursor: CursorWrapper, *, have_changes: bool) -> None:
     """Mark the items and the status changes that events among them brought. Every item must still be waiting.
 
     Takes one statement for events and one for changes that answers brought. ``have_changes`` needs one more, except on
     PostgreSQL.
     """
-    connection = connections[using]
+    using = cursor.db.alias
     now = statements.prepared_values(Event, using, dispatched_at=timezone.now())
-    with statements.preparing_cursor(connection) as cursor:
-        for model in (Event, StatusChange):
-            keys = [item.pk for item in items if isinstance(item, model)]
-            if not keys:
-                continue
-            with_changes = have_changes and model is Event
-            if connection.vendor == "postgresql":
-                parameters = [*now, *keys] * (1 + with_changes)
-                cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*parameters, transaction_id])
-            else:
-                if with_changes:
-                    cursor.execute(_changes_sql(using, len(keys)), [*now, *keys])
-                cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*now, *keys])
-            if cursor.rowcount != len(keys):
-                raise TransactionManagementError("the item is not waiting any more in the transaction that locked it")
+    for model in (Event, StatusChange):
+        keys = [item.id for item in items if isinstance(item, model)]
+        if not keys:
+            continue
+        with_changes = have_changes and model is Event
+        if cursor.db.vendor == "postgresql":
+            parameters = [*now, *keys] * (1 + with_changes)
+            cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*parameters, transaction_id])
+        else:
+            if with_changes:
+                cursor.execute(_changes_sql(using, len(keys)), [*now, *keys])
+            cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*now, *keys])
+        if cursor.rowcount != len(keys):
+            raise TransactionManagementError("the item is not waiting any more in the transaction that locked it")
 
 
 @cache

@@ -61,7 +61,7 @@ MOST_IN_GROUP = 25
 NAMELESS: dict[str, Any] = {"event_in_hand": "", "change_in_hand": 0}
 UNCLAIMED: dict[str, Any] = {**CLAIM.free_values(), "turn": 0, **NAMELESS}
 #: What an object is set to when it has no items left.
-DONE: dict[str, Any] = {**UNCLAIMED, "grouping": Grouping.SINGLE}
+DONE: dict[str, Any] = {**UNCLAIMED, "grouping": Grouping.SINGLE, "next_attempt_at": None}
 
 
 @dataclass(slots=True)

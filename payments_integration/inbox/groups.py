@@ -28,13 +28,12 @@ from payments_integration.inbox.calling import (
     goes_before,
     lost_by_receiver,
     mark,
-    mirror_columns,
     only_by_key,
     require_transaction,
     send,
 )
 from payments_integration.inbox.claiming import DONE, MOST_IN_GROUP, Page, naming, release_others
-from payments_integration.inbox.loading import Item, Work, ids_of
+from payments_integration.inbox.loading import Item, Work, ids_of, key_column
 from payments_integration.models import MIRRORS, Event, ObjectDispatch
 
 #: A group ends after this many seconds, or at ``Page.most_in_group`` items.
@@ -106,7 +105,8 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
             else:
                 _claim_again(group, done)
             have_changes = any(work.changes[str(item.pk)] for work, item in done)
-            mark(items, transaction_id, page.using, have_changes=have_changes)
+            with statements.preparing_cursor(connection) as cursor:
+                mark(items, transaction_id, cursor, have_changes=have_changes)
         except AnyDatabaseError as error:
             if is_transient(error):
                 raise
@@ -160,7 +160,7 @@ def _lock(page: Page, group: Sequence[Work]) -> str:
     # One time for all objects: an event after the items of its own object may count as late. That object is then
     # dispatched alone.
     check = [*statements.prepared_values(Event, using, created_at=max(map(goes_before, items))), *events]
-    lock = [*statements.prepared_values(ObjectDispatch, using, **DONE), *keys, page.token]
+    lock = [*keys, page.token]
     lock_sql, check_sql = _lock_sql(group[0].row.object_kind, using, len(keys), len(events))
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -195,7 +195,7 @@ def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, st
     """Return the UPDATE that locks, and the columns that show if the work is still as it was loaded."""
     connection = connections[using]
     quote = connection.ops.quote_name
-    columns = ", ".join(f"{quote(name)} = %s" for name in DONE)
+    columns = ", ".join(f"{quote(name)} = {statements.literal(value)}" for name, value in DONE.items())
     lock = (
         f"UPDATE {quote(ObjectDispatch._meta.db_table)} AS d SET {columns}"  # noqa: S608  (names of ours)
         f" WHERE d.id IN ({placeholders(objects)}) AND {only_by_key('d.claim_token')} = %s"
@@ -207,5 +207,9 @@ def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, st
         " WHERE e.account = d.account AND e.object_kind = d.object_kind AND e.object_id = d.object_id"
         f" AND {GOES_FIRST} AND e.created_at < %s{not_these})"
     )
-    version, is_erased = mirror_columns(kind, using, account="d.account", key="d.object_id")
+    version = is_erased = "NULL"
+    if model := MIRRORS.get(kind):
+        mirror = f"FROM {quote(model._meta.db_table)} m"
+        row = f"{mirror} WHERE m.account = d.account AND m.{quote(key_column(kind))} = d.object_id"
+        version, is_erased = f"(SELECT m.version {row})", f"(SELECT m.erased_at IS NOT NULL {row})"
     return lock, f"d.id, {is_overtaken}, {version}, {is_erased}, {transaction_id}"

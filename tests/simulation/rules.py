@@ -28,9 +28,9 @@ _SEND_AND_RECORD = """\
 _DISPATCH = "        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))\n"
 _MARK_AND_DISPATCH = """\
         from django.db import transaction
-        with transaction.atomic(using=page.using):
-            instance, lock = _lock(page, work)
-            mark([item], lock, page.using, have_changes=bool(changes))
+        with transaction.atomic(using=page.using), statements.preparing_cursor(connections[page.using]) as cursor:
+            instance, lock = _lock(page, work, cursor)
+            mark([item], lock, cursor, have_changes=bool(changes))
         try:
             with transaction.atomic(using=page.using):
                 send(item, changes, instance, is_stale=is_stale)
@@ -45,7 +45,7 @@ def _came_at(item):
 """
 _LOCK = " WHERE id = %s AND {only_by_key('claim_token')} = %s"
 _LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
-_SEEN = "(None if version is None else (version, bool(is_erased))) != work.seen"
+_SEEN = "is_as_seen != (None if work.seen is None else True)"
 _CHECK = f"    if not is_undispatched or is_overtaken or {_SEEN}:\n"
 _CHECK_ITEM = "    if not is_undispatched:\n"
 _CHECK_OBJECT = f"    if is_overtaken or {_SEEN}:\n"
