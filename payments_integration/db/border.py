@@ -166,13 +166,14 @@ def restore_session(connection: BaseDatabaseWrapper) -> None:
         if connection.vendor == "postgresql":
             # As Django and psycopg need them.
             wanted = ("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")
+            status = session.info.parameter_status
             for name, usual in wanted:
-                found = session.info.parameter_status(name)
+                found = status(name)
                 if not found or found.partition(",")[0] == usual:
                     continue
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT set_config(%s, %s, false)", [name, usual])
-                _note(connection, name, found, session.info.parameter_status(name))
+                _note(connection, name, found, status(name))
         elif connection.vendor == "mysql" and hasattr(session, "character_set_name"):
             found, usual = session.character_set_name(), connection.settings_dict["OPTIONS"].get("charset", "utf8mb4")
             if found != usual:
@@ -198,13 +199,16 @@ def has_hidden_transaction(connection: BaseDatabaseWrapper) -> bool:
     if session is None or connection.in_atomic_block or not connection.autocommit:
         return False
     # If the project's code has closed it without Django, the next statement raises Django's error.
-    with suppress(Error), connection.wrap_database_errors:
-        match connection.vendor:
-            case "postgresql":
-                return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
-            case "sqlite":
-                return session.in_transaction or getattr(session, "isolation_level", None) is not None
-            case "mysql":
-                # Not every driver has it.
-                return hasattr(session, "get_autocommit") and not session.get_autocommit()
+    try:
+        with connection.wrap_database_errors:
+            match connection.vendor:
+                case "postgresql":
+                    return not session.autocommit or session.info.transaction_status in _POSTGRES_OPEN
+                case "sqlite":
+                    return session.in_transaction or getattr(session, "isolation_level", None) is not None
+                case "mysql":
+                    # Not every driver has it.
+                    return hasattr(session, "get_autocommit") and not session.get_autocommit()
+    except Error:
+        pass
     return False

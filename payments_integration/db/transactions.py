@@ -246,8 +246,7 @@ class RetryDeadline:
             self._set_timeout(min(self._usual_timeout, left))
 
     def _set_timeout(self, milliseconds: int | None) -> None:
-        raw: Any = connections[self._using].connection
-        if milliseconds is not None and raw is not None:
+        if milliseconds is not None and (raw := connections[self._using].connection) is not None:
             raw.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
