@@ -15,7 +15,7 @@ from django.db.models import F
 
 from payments_integration import tasks
 from payments_integration.exceptions import KeyReplaced
-from payments_integration.models import Event, EventState, Operation, OperationState
+from payments_integration.models import Event, EventState, Operation, OperationState, Payment
 from payments_integration.outbox import repeats
 from tests.factories.receivers.models import ReceiverCall
 from tests.simulation import draining, running
@@ -147,6 +147,39 @@ def test_no_mistake_of_the_merchants_code_violates_an_invariant(
         begun.mistakes_at_the_border(0, [((point, kind), 3)])
         begun.teardown()
         assert finished.pop().counts[f"{point} {kind}"] == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+def test_no_mistake_of_a_receiver_of_attention_violates_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for kind in KINDS["attention"]:
+        begun = schedule()
+        begun.attention_fails(kind, "unprocessable", 0)
+        begun.teardown()
+        assert finished.pop().counts[f"attention {kind}"] == 2
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("database_only", [False, True])
+def test_an_erasure_and_a_pruning_under_running_workers_violate_no_invariant(
+    monkeypatch: pytest.MonkeyPatch, database_only: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1, database_only=database_only)
+    begun.declare((WEBS[0], "worker-1"), not database_only)
+    begun._pay(0, ("process", "pay"), after=NO_READ_AFTER)
+    for nth in (1, 3):
+        begun.erase(nth // 2, Fault("begin", WAIT, nth), [])
+    begun.pass_time(40 * 24 * 3600)
+    begun.run_task("prune", 0, [])
+    begun.teardown()
+    [world] = finished
+    assert Payment.objects.exclude(erased_at=None).count() == 2
+    assert world.pruned - set(Event.objects.values_list("pk", flat=True))
 
 
 @pytest.mark.usefixtures("scheduler")

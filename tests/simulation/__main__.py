@@ -45,6 +45,7 @@ OTHERS = (
     "clock set wrong",
     "key of another project",
     "backups restored",
+    "erasures",
 )
 
 #: How long the schedules in hand may go on after a stop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from payments_integration.models import Operation
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import World
 
@@ -28,6 +29,11 @@ def objects_by_mark(world: World) -> dict[tuple[str, str], list[str]]:
             if mark is not None:
                 made[(function, mark)].append(object_id)
     return dict(made)
+
+
+def mark_of_operation(world: World, operation: Operation) -> str | None:
+    """The mark in its arguments, or in what they were before an erasure."""
+    return mark_of(operation.arguments) if operation.arguments else world.marks.get(operation.pk)
 
 
 def executions(world: World) -> dict[str, int]:

@@ -25,7 +25,7 @@ from payments_integration.models import (
     RunState,
     StatusChange,
 )
-from tests.simulation.accounting import CANCELS, MADE_BY, executions, objects_by_mark
+from tests.simulation.accounting import CANCELS, MADE_BY, executions, mark_of_operation, objects_by_mark
 from tests.simulation.merchant import Intent, mark_of
 from tests.simulation.world import API_KEY, World
 
@@ -219,7 +219,7 @@ def executed_as(world: World, operation: Operation) -> str:
     if operation.operation not in MADE_BY:
         is_done = executions(world).get(operation.idempotency_key) or _is_canceled(world, operation)
         return operation.target_id if is_done else ""
-    made = objects_by_mark(world).get((operation.operation, mark_of(operation.arguments) or ""), [])
+    made = objects_by_mark(world).get((operation.operation, mark_of_operation(world, operation) or ""), [])
     return made[0] if made else ""
 
 

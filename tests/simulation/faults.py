@@ -9,7 +9,9 @@ REFUSALS = ("refuse", "unprocessable", "limit", "busy", "error", "page", "redire
 #: A connection of the pool ended before the first byte of an answer: the client repeats the request at once.
 ENDED = ("ended before it was executed", "ended after it was executed")
 #: What the merchant's code raises.
-RAISED = ("fail", "missing", "cancel", "exit", "keyboard", "generator")
+RAISED = ("fail", "missing", "memory", "cancel", "exit", "keyboard", "generator")
+#: What it leaves behind: a block of ``atomic`` that it entered, or that a generator entered which ends later.
+LEFT = ("open", "unfinished")
 #: By boundary: the faults that can happen there. One that is listed twice happens twice as often.
 KINDS: dict[str, tuple[str, ...]] = {
     "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
@@ -25,10 +27,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
     "task": (WAIT, CRASH),  # before a task does anything
     # inside the transaction of the dispatch: what ``merchant.RAISED`` names; or the receiver swallows an error of the
-    # database, closes the connection, marks the transaction for rollback, or outlasts its claim and succeeds
-    "receiver": ("fail", *RAISED, "swallow", "close", "rollback", "slow", CRASH),
-    "callback": ("conflict", "conflict", *RAISED, "slow", CRASH),  # of a receiver's, after that commit, robust or not
-    "saved": ("fail", "missing"),  # by another app's receiver of post_save and post_delete on our rows
+    # database, closes the connection, marks the transaction for rollback, ends it by hand, calls a service that sends,
+    # or outlasts its claim and succeeds
+    "receiver": ("fail", *RAISED, *LEFT, "swallow", "close", "rollback", "ended", "begun", "call", "slow", CRASH),
+    # of a receiver's, after that commit, robust or not
+    "callback": ("conflict", "conflict", *RAISED, *LEFT, "autocommit", "close", "slow", CRASH),
+    "attention": ("fail", "cancel", "exit", *LEFT, "autocommit", "close", "slow", CRASH),  # in a receiver of attention
+    "saved": ("fail", "missing", "hook"),  # by another app's receiver of post_save and post_delete on our rows
     "sleep": (CRASH,),  # while a process waits
 }
 #: The boundaries of requests to the provider.
@@ -39,7 +44,7 @@ FAMILIES: dict[str, frozenset[str]] = {
     "waits": frozenset({WAIT}),
     "database": frozenset({"begin", "commit", "certify", "write", "written"}),
     "network": frozenset({"send", "answer", "respond"}),
-    "merchant": frozenset({"receiver", "callback", "saved", "publish", "task", "sleep"}),
+    "merchant": frozenset({"receiver", "callback", "attention", "saved", "publish", "task", "sleep"}),
 }
 
 ALL: tuple[tuple[str, str], ...] = tuple((point, kind) for point, kinds in KINDS.items() for kind in kinds)

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Q
+
+from payments_integration.inbox import QUARANTINE_PREFIX
 from payments_integration.models import (
     MIRRORS,
     OPEN_OPERATION_STATES,
@@ -25,7 +28,7 @@ from payments_integration.models import (
 from payments_integration.signals import Reason
 from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import plain, row_plain
-from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
+from tests.simulation.accounting import MADE_BY, executions, mark_of_operation, objects_by_mark
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import ACCOUNT, LARGE, World, history_ends_at, made_by_us
 
@@ -47,6 +50,8 @@ _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 _NOTHING_HAPPENED = (OperationState.REJECTED, OperationState.CLOSED)
 
 _NEVER, _EVER_ONCE = {0}, {1}
+#: Also if it was erased.
+_IN_QUARANTINE = Q(pk__startswith=QUARANTINE_PREFIX)
 
 Check = Callable[[World], Iterator[str]]
 
@@ -54,12 +59,12 @@ Check = Callable[[World], Iterator[str]]
 def mirror_after_events(world: World) -> Iterator[str]:
     """All events are in and no sweep has helped: the mirror is equal but for what has no event."""
     for name, model in _KINDS[:3]:
-        theirs = {key: plain(item) for key, item in getattr(world.engine.default_project, name).items()}
-        for key, ours in _rows(model).items():
+        rows, theirs = _rows(world, name, model)
+        for key, ours in rows.items():
             silent = theirs.get(key, {}).get("status") == "canceled" and name == "refunds"
             if not silent and ours != theirs.get(key):
                 yield _differs(key, ours, theirs.get(key))
-        for key in theirs.keys() - _rows(model).keys():
+        for key in theirs.keys() - rows.keys():
             yield f"{key} is not mirrored"
 
 
@@ -68,8 +73,7 @@ def mirror_equals_provider(world: World) -> Iterator[str]:
     project = world.engine.default_project
     for name, model in _KINDS:
         items = getattr(project, name)
-        theirs = {key: plain(item) for key, item in items.items()}
-        ours = _rows(model)
+        ours, theirs = _rows(world, name, model)
         for key in sorted(ours.keys() | theirs.keys()):
             if name == "deposit_references" and key not in ours and mark_of(items[key]) in world.lost:
                 continue  # the provider has no list of them
@@ -86,7 +90,7 @@ def mirror_equals_provider(world: World) -> Iterator[str]:
 def one_object_per_intent(world: World) -> Iterator[str]:
     """Exactly one where a call returned it or its operation is done; none where every call was refused."""
     made = objects_by_mark(world)
-    operations = _operations_by_mark()
+    operations = _operations_by_mark(world)
     for mark, intent in world.intents.items():
         objects, mine = made.pop((intent.function, mark), []), operations.get(mark, [])
         if mark in world.lost:
@@ -120,7 +124,7 @@ def no_operation_forgotten(world: World) -> Iterator[str]:
     made = objects_by_mark(world)
     executed = executions(world)
     for operation in Operation.objects.all():
-        mark, runs = _mark(operation), executed.get(operation.idempotency_key, 0)
+        mark, runs = mark_of_operation(world, operation), executed.get(operation.idempotency_key, 0)
         objects = made.get((operation.operation, mark or ""), [])
         is_wrong = [operation.result_id] != objects and not (not objects and _stands_in(world, operation))
         if operation.state in OPEN_OPERATION_STATES:
@@ -147,10 +151,12 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
     for row in ReceiverCall.objects.filter(what__startswith="event:").order_by("pk"):
         _, event_id, how = row.what.split(":")
         dispatched[event_id].append((row.object_id, how == "stale"))
-    created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
+    created = {row.pk: row for row in Event.objects.exclude(_IN_QUARANTINE)}
     allowed = _Allowed(world)
     for event_id in created.keys() | dispatched.keys():
         event, times = created.get(event_id), len(dispatched.get(event_id, ()))
+        if event is None and event_id in world.pruned:
+            continue
         if times not in (_EVER_ONCE if event is None else allowed.event(event)):
             yield f"event {event or event_id} was dispatched {times} times"
     newest: dict[tuple[str, str], Event] = {}
@@ -213,7 +219,7 @@ def events_complete(world: World) -> Iterator[str]:
     """What we acknowledge or the provider keeps is in the inbox, and nothing is in quarantine. Where the provider has
     forgotten an event before it was found, attention was sent.
     """
-    held = set(Event.objects.values_list("pk", flat=True))
+    held = set(Event.objects.values_list("pk", flat=True)) | world.pruned
     for event_id in sorted(world.acknowledged - held):
         yield f"{event_id} was acknowledged and is not there"
     for event in world.engine.default_project.events:
@@ -229,7 +235,7 @@ def events_complete(world: World) -> Iterator[str]:
 
 def accounts_apart(world: World) -> Iterator[str]:
     """An event of another account that names one of our objects is kept in quarantine, and nothing comes of it."""
-    for row in Event.objects.exclude(account=ACCOUNT).exclude(state=EventState.QUARANTINED):
+    for row in Event.objects.exclude(account=ACCOUNT).exclude(_IN_QUARANTINE):
         yield f"event {row} of {row.account} is {row.state}"
     for _, model in _KINDS:
         for row in model.objects.exclude(account=ACCOUNT):
@@ -241,7 +247,7 @@ def projects_apart(world: World) -> Iterator[str]:
     for key, held in world.elsewhere_held.items():
         if (now := world.held_by(key)) != held:
             yield f"the project of {key} holds {now}, before: {held}"
-    for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.QUARANTINED):
+    for row in Event.objects.filter(account=ACCOUNT).exclude(_IN_QUARANTINE):
         if row.pk not in world.watch.emitted:
             yield f"event {row} was never made by our project"
 
@@ -305,6 +311,8 @@ class _Allowed:
         """As often as its event. One that an answer brought: not if it shows an object that was found too late."""
         if change.event is not None:
             return self.event(change.event)
+        if change.event_id in self._world.pruned:
+            return self._and_again(change.event_id, _NEVER | _EVER_ONCE)
         if not change.previous_status:
             row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
             if change.recorded_at - row.created_at > TOO_OLD:
@@ -364,8 +372,17 @@ AT_THE_END: dict[str, Check] = {
 }
 
 
-def _rows(model: type[Any]) -> dict[str, dict[str, Any]]:
-    return {row.pk: row_plain(row) for row in model.objects.filter(account=ACCOUNT)}
+def _rows(world: World, name: str, model: type[Any]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Our objects and the provider's, by id; of one that was erased, what is not personal."""
+    theirs = {key: plain(item) for key, item in getattr(world.engine.default_project, name).items()}
+    ours = {}
+    for row in model.objects.filter(account=ACCOUNT):
+        ours[row.pk] = row_plain(row)
+        if row.erased_at is not None:
+            kept = {"id", *row.mirrored} - {*row.personal}
+            for items in (ours, theirs):
+                items[row.pk] = {key: value for key, value in items.get(row.pk, {}).items() if key in kept}
+    return ours, theirs
 
 
 def _differs(key: str, ours: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
@@ -375,12 +392,8 @@ def _differs(key: str, ours: dict[str, Any] | None, theirs: dict[str, Any] | Non
     return f"{key}: " + "; ".join(f"{name} is {ours.get(name)!r}, not {theirs.get(name)!r}" for name in names)
 
 
-def _operations_by_mark() -> dict[str, list[Operation]]:
+def _operations_by_mark(world: World) -> dict[str, list[Operation]]:
     found: dict[str, list[Operation]] = defaultdict(list)
     for operation in Operation.objects.all():
-        found[_mark(operation) or ""].append(operation)
+        found[mark_of_operation(world, operation) or ""].append(operation)
     return dict(found)
-
-
-def _mark(operation: Operation) -> str | None:
-    return mark_of(operation.arguments)

@@ -20,6 +20,7 @@ from payments_integration.models import (
     Operation,
     OperationState,
     Payment,
+    Payout,
     StatusChange,
 )
 from payments_integration.sandbox import SandboxError
@@ -57,6 +58,7 @@ TASKS = (
     "process_events",
     "reconcile_objects",
     "sync_balances",
+    "prune",
 )
 #: Seconds that pass: between requests, beyond claims, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
@@ -730,6 +732,16 @@ class Schedule(RuleBasedStateMachine):
         draining.deliver_due(world, all_of_them=True)
         world.task("worker-1", "process_events")
 
+    @rule(kind=st.sampled_from(KINDS["attention"]), refusal=st.sampled_from(("unprocessable", "refuse")), worker=INDEX)
+    def attention_fails(self, kind: str, refusal: str, worker: int) -> None:
+        """Deferred calls are refused, and a receiver of attention is wrong: in the caller's process, or a worker."""
+        world = self._step("receivers of attention make mistakes")
+        world.plan.clear()
+        for first in ((), (Fault("committed", CRASH),)):
+            world.plan.add([*first, Fault("send", refusal, method="POST"), Fault("attention", kind)])
+            self._ask(payout_intent(self._mark, 1000, None), 0, False, [], in_transaction=True)
+            self.resume_later(65, worker, [])
+
     @rule(
         index=INDEX,
         nths=st.lists(st.integers(0, 9), min_size=1, max_size=4),
@@ -885,6 +897,31 @@ class Schedule(RuleBasedStateMachine):
         for number in range(presses):
             world.start(_pick(WEBS, number), f"{REPLAY} {item.pk}", partial(world.merchant.replay, item))
         world.task("worker-1", "process_events")
+
+    @rule(index=INDEX, pause=st.one_of(st.none(), PAUSES), faults=FAULTS)
+    def erase(self, index: int, pause: Fault | None, faults: list[Fault]) -> None:
+        """A person has a payer's data erased, while a worker has something in hand."""
+        world = self._step("a payer is erased", faults)
+        ids = [
+            pk
+            for model in (Payment, Payout)
+            for pk in model.objects.order_by("created_at").values_list("pk", flat=True)
+        ]
+        if not ids:
+            return
+        if pause is not None:
+            world.plan.add([pause])
+            world.task("worker-1", "process_events")
+        world.start("web-1", f"erase {_pick(ids, index)}", partial(world.merchant.erase, _pick(ids, index)))
+        world.counts["erasures"] += 1
+
+    @rule(where=PLACES, database_only=st.booleans())
+    def declare(self, where: tuple[str, ...], database_only: bool) -> None:
+        """Some processes, or all, are deployed with receivers that share transactions, or do so no more."""
+        world = self._step(
+            f"in {', '.join(where)}, receivers are declared {'' if database_only else 'not '}database_only"
+        )
+        world.declare(database_only, where)
 
     @rule(index=INDEX, web=INDEX)
     def key_of_another_call(self, index: int, web: int) -> None:

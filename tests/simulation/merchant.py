@@ -7,7 +7,7 @@ own books say what became of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import IntegrityError, connection, transaction
+from django.utils.connection import ConnectionDoesNotExist
 
-from payments_integration import inbox, services
+from payments_integration import erasure, inbox, services
 from payments_integration.exceptions import (
     INTERRUPTIONS,
     ApprovalRequired,
@@ -59,6 +60,8 @@ class Endings(Protocol):
     rejected: set[str]
     #: Events and changes that people have replayed.
     replays: set[str]
+    #: The marks of operations, as they were before an erasure.
+    marks: dict[str, str | None]
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
 
@@ -103,6 +106,10 @@ class ReceiverFailed(Exception):
     """A receiver of the merchant's does not work."""
 
 
+class HookFailed(ReceiverFailed):
+    """What another app does after the commit of our rows does not work."""
+
+
 _OF_THE_MERCHANT = (ReceiverFailed, ObjectDoesNotExist)
 
 
@@ -114,6 +121,8 @@ class Merchant:
         #: The object for which the receivers always fail.
         self._stubborn_for = ""
         self._has_rolled_back = False
+        #: Generators that stopped within a block.
+        self._unfinished: list[Iterator[None]] = []
 
     def call(self, intent: Intent) -> None:
         """One call of the intent's service function, outside a transaction."""
@@ -146,6 +155,12 @@ class Merchant:
         """A person has an event or a change dispatched again."""
         self._world.replays.add(str(item.pk))
         inbox.replay(item)
+
+    def erase(self, object_id: str) -> None:
+        """A person has a payer's data erased, as ``payments_erase`` does."""
+        for operation in Operation.objects.exclude(arguments={}):
+            self._world.marks[operation.pk] = mark_of(operation.arguments)
+        erasure.erase(erasure.select(erasure.Selection.of(ids=(object_id,))), actor="Ana")
 
     def call_otherwise(self, intent: Intent) -> None:
         """The key of an intent comes with another amount: it must not stand for both calls."""
@@ -188,7 +203,7 @@ class Merchant:
             outcome = "rolled back"
         except Exception as error:
             # Where the commit is the caller's own, only the caller can know that it may have happened.
-            outcome = "unknown" if commits and isinstance(error, BrokenConnection) else "refused"
+            outcome = "unknown" if commits and isinstance(error, BrokenConnection | HookFailed) else "refused"
             intent.errors.append(error)
             self._world.note(f"{intent} raised {type(error).__name__}: {error}")
             # The caller's transaction is the caller's to repeat; the app repeats its own.
@@ -225,33 +240,26 @@ class Merchant:
 
     def _record(self, what: str, object_id: str) -> None:
         """The receiver's work, and what follows its commit: a callback that may fail, and one that must still come."""
+        self._finish()
         ReceiverCall.objects.create(what=what, object_id=object_id)
         transaction.on_commit(self._callback)
         transaction.on_commit(self._callback, robust=True)
         transaction.on_commit(lambda: self._world.called_back(what))
 
     def _callback(self) -> None:
-        match self._world.at("callback", may_wait=False):
+        self._do_wrong(self._world.at("callback", may_wait=False))
+
+    def on_attention(self) -> None:
+        """What a receiver of attention does."""
+        self._finish()
+        self._do_wrong(self._world.at("attention", may_wait=False))
+
+    def _do_wrong(self, kind: str) -> None:
+        match kind:
             case "conflict":
                 raise conflict()
             case "slow":
                 self._world.pass_slowly(SLOW)
-            case kind if kind != GO:
-                raise RAISED[kind]
-
-    def _may_fail(self, item: Item) -> None:
-        kind = self._world.at("receiver", may_wait=False)
-        if self._world.is_stubborn:
-            self._stubborn_for = self._stubborn_for or item.object_id
-            if item.object_id == self._stubborn_for:
-                kind = "fail"
-        if kind == GO:
-            return
-        if kind == "slow":
-            self._world.pass_slowly(SLOW)
-            return
-        self._world.fails(item)
-        match kind:
             case "swallow":
                 with suppress(IntegrityError):
                     # Within a transaction, Django marks it for rollback.
@@ -260,14 +268,49 @@ class Merchant:
                 connection.close()
             case "rollback":
                 transaction.set_rollback(True)
-            case _:
+            case "ended" | "begun":
+                with connection.cursor() as cursor:
+                    cursor.execute("ROLLBACK")
+                    if kind == "ended":
+                        # Otherwise SQLite would commit what the next receiver writes.
+                        raise RAISED["fail"]
+                    cursor.execute("BEGIN")
+            case "call":
+                services.create_payout(**payout_intent("in a transaction", 700, None).arguments)
+            case "open":
+                transaction.atomic().__enter__()
+            case "unfinished":
+                self._unfinished.append(_in_block())
+                next(self._unfinished[-1])
+            case "autocommit":
+                transaction.set_autocommit(False)
+            case _ if kind != GO:
                 raise RAISED[kind]
+
+    def _finish(self) -> None:
+        """The generators end, in the thread and the transaction of another call."""
+        while self._unfinished:
+            # Its database is none any more: Python would print that, as of any error in a generator that it collects.
+            with suppress(ConnectionDoesNotExist):
+                self._unfinished.pop().close()
+
+    def _may_fail(self, item: Item) -> None:
+        kind = self._world.at("receiver", may_wait=False)
+        if self._world.is_stubborn:
+            self._stubborn_for = self._stubborn_for or item.object_id
+            if item.object_id == self._stubborn_for:
+                kind = "fail"
+        if kind not in (GO, "slow"):
+            self._world.fails(item)
+        self._do_wrong(kind)
 
     def on_saved(self, sender: type[Any], **kwargs: Any) -> None:
         """The receiver of another app, of every row that is saved or deleted."""
         if sender._meta.app_label != Event._meta.app_label:
             return
-        if (kind := self._world.at("saved", may_wait=False)) != GO:
+        if (kind := self._world.at("saved", may_wait=False)) == "hook":
+            transaction.on_commit(_fail_after_commit)
+        elif kind != GO:
             raise RAISED[kind]
 
     def _pay_on(self, item: Item) -> None:
@@ -309,11 +352,21 @@ class Merchant:
 RAISED: dict[str, BaseException | type[BaseException]] = {
     "fail": ReceiverFailed("the broker is away"),
     "missing": ObjectDoesNotExist("no such order"),
+    "memory": MemoryError,
     "cancel": asyncio.CancelledError,
     "exit": SystemExit,
     "keyboard": KeyboardInterrupt,
     "generator": GeneratorExit,
 }
+
+
+def _in_block() -> Iterator[None]:
+    with transaction.atomic():
+        yield
+
+
+def _fail_after_commit() -> None:
+    raise HookFailed("the index is away")
 
 
 def is_expected(error: Exception) -> bool:

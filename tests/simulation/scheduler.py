@@ -87,6 +87,8 @@ class Process:
     name: str
     #: The API key with which it was deployed.
     key: str = ""
+    #: Its receivers are declared as ``database_only``, and share transactions.
+    database_only: bool = False
     is_dead: bool = False
     #: The process's own global variables, by name.
     memory: dict[str, Any] = field(default_factory=dict)

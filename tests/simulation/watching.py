@@ -26,8 +26,8 @@ from tests.factories.receivers.models import ReceiverCall
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 #: Per mirrored kind: the model, the fields that change, and the name of the id.
 _SHOWN: dict[str, tuple[type[Any], tuple[str, ...], str]] = {
-    "payment": (Payment, ("status", "amount_received", "refunded_amount", "failure_reason"), "id"),
-    "payout": (Payout, ("status", "failure_reason"), "id"),
+    "payment": (Payment, ("status", "amount_received", "refunded_amount"), "id"),
+    "payout": (Payout, ("status",), "id"),
     "refund": (Refund, ("status", "payout_id"), "id"),
     "deposit_reference": (DepositReference, ("status",), "id"),
     "balance": (Balance, _BUCKETS, "currency"),

@@ -113,8 +113,6 @@ class World:
         self.pays, self.is_stubborn = pays, is_stubborn
         #: Another app has receivers on our rows.
         self.is_observed = is_observed
-        #: The merchant's receivers are declared so, and share transactions.
-        self.database_only = database_only
         self.window = window
         #: Large payouts need a second person.
         self.approvals = approvals
@@ -140,13 +138,19 @@ class World:
         self.lost: set[str] = set()
         #: Events that a person has marked as done.
         self.finished: set[str] = set()
+        #: Events that were old enough to be deleted.
+        self.pruned: set[str] = set()
+        #: The marks of operations by their ids, as they were before an erasure.
+        self.marks: dict[str, str | None] = {}
         #: What receivers have done and committed, until the last callback of that commit is called; and who it was.
         self._callbacks_due: dict[str, Actor] = {}
         #: What was called back in the scheduler's thread, whose commits are not watched.
         self._called_back: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
-        self.processes = {name: Process(name, API_KEY) for name in ("web-1", "web-2", "worker-1", "worker-2")}
+        names = ("web-1", "web-2", "worker-1", "worker-2")
+        self.processes = {name: Process(name, API_KEY, database_only) for name in names}
+        self._receivers: list[Any] = []
         self._digest = hashlib.sha256()
         self._stack = simulated(self.time, self.sleep, seed=1)
         self.engine = Engine(API_KEY, clock=ProviderClock(self.time), rate_limits=False)
@@ -341,7 +345,8 @@ class World:
         self.note(f"{process.name} is killed")
         self.counts["kills"] += 1
         process.is_dead = True
-        self.processes[process.name] = Process(process.name, self.processes[process.name].key)
+        now = self.processes[process.name]
+        self.processes[process.name] = Process(process.name, now.key, now.database_only)
 
     def deploy(self, key: str, names: Iterable[str]) -> None:
         """These processes are ended, as by kill -9, and begin again with this API key. Nothing else is new to them."""
@@ -351,6 +356,13 @@ class World:
             self.processes[name].key = key
             self.end(self.processes[name])
         self.counts["key of another project"] += key != API_KEY
+
+    def declare(self, database_only: bool, names: Iterable[str]) -> None:
+        """These processes are ended, as by kill -9, and begin again with receivers that are declared like this."""
+        for name in names:
+            if self.processes[name].database_only != database_only:
+                self.processes[name].database_only = database_only
+                self.end(self.processes[name])
 
     def end(self, process: Process) -> None:
         """Kill the process with all that it does; another one, new to everything, takes its place."""
@@ -393,6 +405,10 @@ class World:
 
         def run() -> None:
             self.at("task")
+            if name == "prune":
+                border = timezone.now() - timedelta(days=conf.MIN_EVENT_DAYS)
+                old = Event.objects.filter(state=EventState.DONE, created_at__lt=border, received_at__lt=border)
+                self.pruned |= set(old.values_list("pk", flat=True))
             getattr(tasks, name)(account=ACCOUNT)
             if name == "process_events":
                 tasks.process_events(account=SECOND)
@@ -529,6 +545,8 @@ class World:
         for name in ("_known", "_put_off", "_not_known"):
             setattr(project_keys, name, actor.process.memory.setdefault(f"keys{name}", {}))
         setattr(settings, conf.NAME, self._options(actor.process.key))
+        for receiver in self._receivers:
+            receiver.database_only = actor.process.database_only
         self.scheduler.act(actor)
         if actor.is_done:
             if actor.then is not None:
@@ -616,6 +634,8 @@ class World:
             },
             "PROCESSING": self.mode,
             "REORDER_WINDOW": self.window,
+            "EVENT_DAYS": conf.MIN_EVENT_DAYS,
+            "EVENT_BODY_DAYS": conf.MIN_EVENT_DAYS,
             "APPROVAL_LIMITS": {"CLP": LARGE} if self.approvals else {},
         }
 
@@ -655,12 +675,12 @@ class World:
                 signal.connect(receiver, weak=False)
 
     def _declared(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        """As the decorators of ``handlers`` declare it."""
+        """As the decorators of ``handlers`` declare it, in each process."""
 
         def receiver(*args: Any, **kwargs: Any) -> Any:
             return handler(*args, **kwargs)
 
-        receiver.database_only = self.database_only  # type: ignore[attr-defined]
+        self._receivers.append(receiver)
         return receiver
 
     def _release(self, account: str) -> int:
@@ -675,6 +695,7 @@ class World:
     def _on_attention(self, sender: type[Any], reason: str, instance: Any = None, **kwargs: Any) -> None:
         self.note(f"attention: {reason}: {kwargs.get('message', '')}")
         self.attentions.append((reason, None if instance is None else instance.pk))
+        self.merchant.on_attention()
 
 
 def history_ends_at() -> datetime | None:
