@@ -147,7 +147,7 @@ class EventAdmin(ReplayAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
-    """Status changes. They are not in Django's menu, because objects and events link to their changes."""
+    """Status changes. Objects and events link to them: only for users who see nothing else, Django's menu does too."""
 
     list_display = (
         "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",
@@ -179,4 +179,9 @@ class StatusChangeAdmin(ReplayAdmin):
     error_shown = columns.traceback("error", _("error"))
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return False
+        listed = (
+            other.has_module_permission(request) and other.has_view_permission(request)
+            for model, other in self.admin_site._registry.items()
+            if model._meta.app_label == self.opts.app_label and model is not self.model
+        )
+        return super().has_module_permission(request) and not any(listed)

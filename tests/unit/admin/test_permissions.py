@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -81,3 +82,15 @@ def test_save_as_new_is_refused(staff: Callable[..., Client], model: str) -> Non
     client = staff("create_payout", "manage_webhookendpoint", f"view_{model}")
     assert client.post(url(model, "change", row.pk), {"_saveasnew": "1"}).status_code == 403
     assert type(row)._default_manager.count() == 1
+
+
+def test_every_breadcrumb_of_a_user_who_sees_one_model_opens(staff: Callable[..., Client]) -> None:
+    for model, make in rows.MAKERS.items():
+        client, row = staff(f"view_{model}"), make()
+        for where in (url(model, "changelist"), url(model, "change", row.pk), url(model, "history", row.pk)):
+            crumbs = re.search(
+                r'class="breadcrumbs">(.*?)</(?:div|ol)>', client.get(where).content.decode(), re.DOTALL
+            )
+            assert crumbs, where
+            for link in re.findall(r'href="([^"]+)"', crumbs[1]):
+                assert client.get(link).status_code == 200, (where, link)
