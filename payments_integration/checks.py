@@ -18,6 +18,8 @@ from django.core import checks
 from django.db import connections, router
 from django.db.models import Model
 from django.db.models.signals import post_save, pre_save
+from django.template import TemplateDoesNotExist
+from django.template.loader import get_template
 from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.utils.module_loading import import_string, module_has_submodule
@@ -462,9 +464,17 @@ def _cut_short() -> list[str]:
 @_listed
 def check_deployment(**options: Any) -> Messages:
     """With ``check --deploy``. W003: a redirect loses deliveries. W004: only SECRET_KEY protects webhook secrets.
-    W007: the checkout pages cannot draw codes. W011 to W013: a test key, the address of this machine, a short
-    encryption key.
+    W007: the checkout pages cannot be shown, or draw no codes. W011 to W013: a test key, the address of this
+    machine, a short encryption key.
     """
+    try:
+        get_template("payments_integration/checkout/status.html")
+    except TemplateDoesNotExist:
+        yield _warning(
+            "W007",
+            "The checkout pages, such as status_url, answer 500: TEMPLATES finds none of this app's templates.",
+            hint="Add DjangoTemplates with APP_DIRS, or silence this if you send no payer to them.",
+        )
     if missing := codes.missing_libraries():
         yield _warning(
             "W007",

@@ -321,3 +321,10 @@ def test_without_the_extra_a_payer_copies_the_code_and_types_the_bar_code(monkey
     assert page.all("svg") == []
     assert BOLETO in page.text
     assert [message.id for message in check_deployment()].count("payments_integration.W007") == 1
+
+
+@pytest.mark.parametrize("templates", [[], [{"BACKEND": "django.template.backends.django.DjangoTemplates"}]])
+def test_a_site_without_templates_is_told_that_payers_get_an_error(settings: Any, templates: list[Any]) -> None:
+    """A site with nothing but an API has no TEMPLATES. Its API still names status_url."""
+    settings.TEMPLATES = templates
+    assert any("status_url, answer 500" in message.msg for message in check_deployment())
