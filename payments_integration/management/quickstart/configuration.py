@@ -100,8 +100,12 @@ def _variables(root: Path, port: int | None) -> Iterator[Gap]:
 def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
     lines = []
     imports = {}
-    # A project that has the setting may have left out the back office on purpose.
-    wanted = ["rest_framework"] if is_set else ["rest_framework", *BACK_OFFICE]
+    # A project that has the setting may have left out the back office on purpose. It is pages of the admin.
+    wanted = (
+        ["rest_framework"]
+        if is_set or not apps.is_installed("django.contrib.admin")
+        else ["rest_framework", *BACK_OFFICE]
+    )
     if missing := [name for name in wanted if not apps.is_installed(name)]:
         listed = ", ".join(f'"{name}"' for name in missing)
         installed: Any = settings.INSTALLED_APPS  # a list, or a tuple

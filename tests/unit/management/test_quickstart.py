@@ -154,6 +154,13 @@ def test_what_it_needs_of_django_is_added_as_well(project: Project, monkeypatch:
         assert "OPTIONS" not in runpy.run_path("quickshop/settings.py")["DATABASES"]["default"]
 
 
+def test_without_the_admin_its_pages_are_not_added(project: Project) -> None:
+    project.settings.INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "payments_integration"]
+    shown = project.run()[1]
+    assert 'INSTALLED_APPS += ["rest_framework"]\n' in shown
+    assert "payments_integration.contrib" not in shown
+
+
 def test_settings_of_one_place_say_where_the_lines_belong(project: Project) -> None:
     """manage.py uses config.settings.local: without the lines, production would take no payment, and only warn."""
     project.write("quickshop/base.py", SETTINGS)
