@@ -158,7 +158,7 @@ def test_no_mistake_of_a_receiver_of_attention_violates_an_invariant(monkeypatch
         begun = schedule()
         begun.attention_fails(kind, "unprocessable", 0)
         begun.teardown()
-        assert finished.pop().counts[f"attention {kind}"] == 2
+        assert finished.pop().counts[f"attention {kind}"] == 3
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -252,6 +252,22 @@ def test_what_a_restored_ledger_takes_for_unsent_is_not_sent_again(
     begun.teardown()
     [world] = finished
     assert any("-- the ledger is restored" in line for line in world.trace)
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("deferred", [True, False])
+def test_after_a_restore_a_free_key_with_another_amount_moves_no_money_twice(
+    monkeypatch: pytest.MonkeyPatch, deferred: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.other_amount_after_a_restore(deferred, 26, 0)
+    begun.teardown()
+    [world] = finished
+    assert world.counts["backups restored"] == 1
+    assert world.lost == {"i1"}
 
 
 @pytest.mark.usefixtures("scheduler")

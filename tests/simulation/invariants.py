@@ -131,7 +131,7 @@ def no_operation_forgotten(world: World) -> Iterator[str]:
             yield f"{operation} is {operation.state}"
         elif runs > 1:
             yield f"{operation} was executed {runs} times"
-        elif operation.state in _NOTHING_HAPPENED and runs:
+        elif operation.state in _NOTHING_HAPPENED and runs and mark not in world.lost:
             yield f"{operation} is {operation.state} and was executed"
         elif operation.operation in MADE_BY and operation.state == OperationState.DONE and is_wrong:
             yield f"{operation} is linked to {operation.result_id}, its object is {objects}"

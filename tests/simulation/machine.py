@@ -614,6 +614,24 @@ class Schedule(RuleBasedStateMachine):
         world.counts["backups restored"] += 1
         restoring.restore(world, backup, _pick(WORKERS, worker), rejects=rejects)
 
+    @rule(deferred=st.booleans(), hours=st.sampled_from((0, 2, 26)), worker=INDEX)
+    def other_amount_after_a_restore(self, deferred: bool, hours: float, worker: int) -> None:
+        """A call is refused, and made after a backup. That is restored, and the key comes with another amount."""
+        world, intent = self._step("a key is used after a backup"), payout_intent(self._mark, 1000, None)
+        world.plan.clear()
+        self.backup = None
+        world.plan.add([Fault("send", "refuse", method="POST")])
+        self._ask(intent, 0, True, [])
+        self.back_up()
+        world.plan.clear()
+        if self.backup is None or intent.mark not in world.intents:
+            return
+        world.start("web-1", f"{intent} again", partial(world.merchant.call, intent))
+        self.restore(worker, False)
+        self.pass_time(hours * 3600)
+        world.start("web-1", f"{intent} otherwise", partial(world.merchant.call_otherwise, intent, deferred=deferred))
+        self.resume_later(65, worker, [])
+
     @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
     def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
         """Our clock is ahead during a pass. What happens after it is never delivered, and the next pass comes when
@@ -734,13 +752,18 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(KINDS["attention"]), refusal=st.sampled_from(("unprocessable", "refuse")), worker=INDEX)
     def attention_fails(self, kind: str, refusal: str, worker: int) -> None:
-        """Deferred calls are refused, and a receiver of attention is wrong: in the caller's process, or a worker."""
+        """A receiver of attention is wrong: in a process that calls, in a worker, and in a pass with a wrong clock."""
         world = self._step("receivers of attention make mistakes")
         world.plan.clear()
         for first in ((), (Fault("committed", CRASH),)):
             world.plan.add([*first, Fault("send", refusal, method="POST"), Fault("attention", kind)])
             self._ask(payout_intent(self._mark, 1000, None), 0, False, [], in_transaction=True)
             self.resume_later(65, worker, [])
+        # Outside a transaction.
+        self.set_clock(3 * 3600)
+        world.plan.add([Fault("attention", kind)])
+        world.task(_pick(WORKERS, worker), "reconcile_events")
+        self.set_clock(0)
 
     @rule(
         index=INDEX,

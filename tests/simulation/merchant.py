@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from django.contrib.auth.models import User
@@ -162,11 +163,12 @@ class Merchant:
             self._world.marks[operation.pk] = mark_of(operation.arguments)
         erasure.erase(erasure.select(erasure.Selection.of(ids=(object_id,))), actor="Ana")
 
-    def call_otherwise(self, intent: Intent) -> None:
+    def call_otherwise(self, intent: Intent, *, deferred: bool = False) -> None:
         """The key of an intent comes with another amount: it must not stand for both calls."""
-        amount = intent.arguments["amount"] + 1
+        function, amount = getattr(services, intent.function), intent.arguments["amount"] + 1
+        call = partial(services.defer, function) if deferred else function
         try:
-            row = getattr(services, intent.function)(**{**intent.arguments, "amount": amount})
+            row = call(**{**intent.arguments, "amount": amount})
         except IdempotencyMismatch:
             return
         except Exception as error:

@@ -480,6 +480,30 @@ MUTANTS = (
         "    if account:\n        return\n",
     ),
     _one(
+        "a deferred call under a free key looks for its own arguments only",
+        "outbox/ledger.py",
+        "        if known is not None and not is_same and reopenable is None:\n",
+        "        if known is not None and not known.pk:\n",
+    ),
+    _one(
+        "a block that the merchant's code leaves open stays open",
+        "db/border.py",
+        "            if is_off or len(found) > len(blocks):\n",
+        "            if is_off and len(found) > len(blocks):\n",
+    ),
+    _one(
+        "a generator that ends later ends the block of its connection",
+        "db/border.py",
+        "                    block.using = _LEFT\n",
+        "                    pass\n",
+    ),
+    _one(
+        "a receiver of attention that is cancelled ends its pass",
+        "signals.py",
+        "            except BaseException as error:  # also CancelledError, and the time-outs of gevent\n",
+        "            except Exception as error:\n",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    statements.insert_many([due])\n",
