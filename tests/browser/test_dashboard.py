@@ -35,9 +35,9 @@ PIXELS = """canvas => {
 
 
 def charts(visitor: Visitor) -> list[dict[str, Any]]:
-    """Painted pixels and colours of each canvas, read when all are drawn, or after ten seconds."""
+    """Painted pixels and colours of each canvas, read when all are drawn, or after half a minute."""
     canvases = visitor.find("canvas").all()
-    for _ in range(100):
+    for _ in range(300):
         if all(canvas.evaluate(PIXELS)["painted"] for canvas in canvases):
             break
         visitor.page.wait_for_timeout(100)

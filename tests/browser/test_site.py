@@ -38,7 +38,7 @@ def test_errors_in_a_window_are_noticed(visit: Visit, person: Person) -> None:
     }
     for words, script in noticed.items():
         visitor.page.evaluate(f"() => {{ {script} }}")
-        for _ in range(100):
+        for _ in range(300):
             if any(words in complaint for complaint in visitor.complaints):
                 break
             visitor.page.wait_for_timeout(100)

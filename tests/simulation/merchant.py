@@ -7,7 +7,7 @@ own books say what became of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,7 +123,7 @@ class Merchant:
         self._stubborn_for = ""
         self._has_rolled_back = False
         #: Generators that stopped within a block.
-        self._unfinished: list[Iterator[None]] = []
+        self._unfinished: list[Generator[None]] = []
 
     def call(self, intent: Intent) -> None:
         """One call of the intent's service function, outside a transaction."""
@@ -166,7 +166,7 @@ class Merchant:
     def call_otherwise(self, intent: Intent, *, deferred: bool = False) -> None:
         """The key of an intent comes with another amount: it must not stand for both calls."""
         function, amount = getattr(services, intent.function), intent.arguments["amount"] + 1
-        call = partial(services.defer, function) if deferred else function
+        call: Callable[..., Any] = partial(services.defer, function) if deferred else function
         try:
             row = call(**{**intent.arguments, "amount": amount})
         except IdempotencyMismatch:
@@ -362,7 +362,7 @@ RAISED: dict[str, BaseException | type[BaseException]] = {
 }
 
 
-def _in_block() -> Iterator[None]:
+def _in_block() -> Generator[None]:
     with transaction.atomic():
         yield
 

@@ -23,7 +23,7 @@ from tests.servers import free_port, listens, wait_until
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "whsec_deploy"
 #: Seconds for one exchange.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "PAYMENTS_PROCESSING": "inline",
     }
     migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    subprocess.run(migrate, cwd=ROOT, env=environ, check=True, timeout=60)
+    subprocess.run(migrate, cwd=ROOT, env=environ, check=True, timeout=120)
     serve = ["-m", "gunicorn", "example_project.wsgi", "--bind", f"127.0.0.1:{site.port}", "--workers", "1"]
     kind = ["--worker-class", request.param, "--threads", "4"]
     with site.log.open("wb") as log:
@@ -110,7 +110,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             start_new_session=True,
         )
     try:
-        wait_until(lambda: listens(site.port), 30, f"gunicorn to listen; see {site.log}")
+        wait_until(lambda: listens(site.port), PATIENCE, f"gunicorn to listen; see {site.log}")
         yield site
     finally:
         os.killpg(process.pid, signal.SIGKILL)

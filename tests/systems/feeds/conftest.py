@@ -34,7 +34,7 @@ def _no_receivers() -> None:
 def brokers() -> Iterator[str]:
     """Three mock brokers that live in librdkafka, on loopback."""
     cluster = Producer({"test.mock.num.brokers": 3})
-    found = cluster.list_topics(timeout=10).brokers.values()
+    found = cluster.list_topics(timeout=60).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in found)
     del cluster
 
@@ -52,14 +52,14 @@ def kafka(brokers: str, settings: Any) -> Iterator[Callable[[], list[Message]]]:
         reader = Consumer({"bootstrap.servers": brokers, "group.id": topic})
         messages: list[Message] = []
         try:
-            if topic not in reader.list_topics(timeout=10).topics:
+            if topic not in reader.list_topics(timeout=60).topics:
                 return []
             for number in range(PARTITIONS):
                 place = TopicPartition(topic, number, 0)
-                _, end = reader.get_watermark_offsets(place, timeout=10)
+                _, end = reader.get_watermark_offsets(place, timeout=60)
                 reader.assign([place])
                 for _ in range(end):
-                    message = reader.poll(10)
+                    message = reader.poll(60)
                     assert message is not None
                     assert message.error() is None
                     body = json.loads(message.value())
