@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import takewhile
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from django.db import Error as AnyDatabaseError, connections
 
@@ -159,8 +159,8 @@ def _lock(page: Page, group: Sequence[Work]) -> str:
     events = [item.pk for item in items if isinstance(item, Event)]
     # One time for all objects: an event after the items of its own object may count as late. That object is then
     # dispatched alone.
-    check = [*statements.prepared_values(Event, using, created_at=max(map(goes_before, items))), *events]
-    lock = [*keys, page.token]
+    check: list[Any] = [*statements.prepared_values(Event, using, created_at=max(map(goes_before, items))), *events]
+    lock: list[Any] = [*keys, page.token]
     lock_sql, check_sql = _lock_sql(group[0].row.object_kind, using, len(keys), len(events))
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
