@@ -40,8 +40,9 @@ class Listener:
 
     def __init__(self, using: str) -> None:
         """Connect and listen. Raises the database's errors."""
-        # A copy has its own connection, so that no transaction of ours delays messages.
+        # Its own connection, so that no transaction of ours delays messages, and the threads have those of a pool.
         self._wrapper: Any = connections[using].copy()
+        self._wrapper.settings_dict["OPTIONS"].pop("pool", None)
         self._wrapper.ensure_connection()
         try:
             with self._wrapper.cursor() as cursor:

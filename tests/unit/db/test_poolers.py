@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+from django.db import connection
+
 import payments_integration
+from payments_integration.db.notifications import Listener
+from tests.databases import DRIVER
 
 PACKAGE = Path(payments_integration.__file__).parent
 #: Sets limits of a session on MySQL and MariaDB only, on a connection that it closes at the end; listens on one of its
@@ -28,3 +33,13 @@ def test_the_app_keeps_nothing_in_a_session() -> None:
         if OF_A_SESSION.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no notifications")
+def test_a_listener_takes_no_connection_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pool of two, one of the worker's threads would get none, and no pass would ever reconcile."""
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", {"max_size": 2})
+    listener = Listener("default")
+    assert listener._wrapper.pool is None
+    listener.close()
