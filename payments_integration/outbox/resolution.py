@@ -241,7 +241,8 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
     if call.contradicts(operation, row) and not call.was_made_before(operation, row):
         refuse(_("The object has another amount, currency, payment or reference."))
     if not call.is_in_effect(row):
-        refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
+        status = dict(row.Status.choices).get(row.status, row.status)
+        refuse(_("It did not happen: the object is %(status)s.") % {"status": status})
     with _claimed(operation, outcomes.claim_to_resolve(operation, states)) as claim:
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
             outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")

@@ -67,7 +67,8 @@ class StatusIs(Precondition):
     def decide(self, intent: Intent) -> Intent:
         if self.row.status not in self.statuses:
             message = _("It is %(status)s and cannot be canceled.")
-            raise PreconditionFailed({self.argument: [message % {"status": self.row.status}]})
+            status = dict(self.row.Status.choices).get(self.row.status, self.row.status)
+            raise PreconditionFailed({self.argument: [message % {"status": status}]})
         return intent
 
     def refresh(self) -> None:

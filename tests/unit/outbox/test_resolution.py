@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from payments_integration import services
 from payments_integration.db.claims import ClaimLost
@@ -227,6 +227,18 @@ def test_a_cancel_can_only_be_linked_to_its_own_object(fake: Fake, mirrored: Any
     assert only_operation().state == OperationState.UNKNOWN
     fake.objects[row.pk].status = "canceled"
     assert services.mark_happened(only_operation(), row.pk, "ana", "seen").state == OperationState.DONE
+
+
+def test_a_refusal_says_the_status_in_the_language_of_the_page(fake: Fake, mirrored: Any) -> None:
+    row, paid = mirrored(payment()), mirrored(payment(status="succeeded"))
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.cancel_payment(row)
+    with translation.override("es"):
+        with pytest.raises(ValidationError, match="creado"):
+            services.mark_happened(only_operation(), row.pk, "ana", "seen")
+        with pytest.raises(ValidationError, match="«pagado»"):
+            services.cancel_payment(paid)
 
 
 def test_two_cancels_can_be_linked_to_one_object(fake: Fake, mirrored: Any) -> None:
