@@ -74,7 +74,7 @@ def was_not_found(operation: Operation) -> bool:
 
 
 def outcome(operation: Operation | None) -> Outcome:
-    """Return the operation's state as a message, with the provider's error or the last line of its note."""
+    """Return the operation's state as a message, which says why if the operation is open or was refused."""
     if operation is None:
         return Outcome(_("The operation no longer exists."), messages.ERROR)
     state = dict(OperationState.choices).get(operation.state, operation.state)
@@ -87,7 +87,7 @@ def outcome(operation: Operation | None) -> Outcome:
         detail = " · ".join(str(value) for value in values if value)
     elif was_not_found(operation):
         words += f" {NOT_FOUND}"
-    elif operation.note:
+    elif operation.note and operation.state not in (OperationState.DONE, OperationState.CLOSED):
         detail = [line for line in operation.note.splitlines() if not line.startswith(" ")][-1]
     if detail:
         words += f" {display.text(with_names(masking.note(detail, operation.arguments)))}"

@@ -145,7 +145,7 @@ def test_each_button_calls_its_service_once_and_shows_the_state(
     }
     assert calls == [(operation, *further.get(name, (user,)))]
     if name != "others":
-        assert str(message) == "The operation's state is: done. second line"
+        assert str(message) == "The operation's state is: done."
     assert message.level_tag == "success"
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.user) == (operation.pk, user)
@@ -161,7 +161,7 @@ def test_each_button_calls_its_service_once_and_shows_the_state(
             ["rejected", "limit_exceeded", "req_7"],
             "warning",
         ),
-        ({"state": "closed", "note": "ana closed it"}, ["closed", "ana closed it"], "success"),
+        ({"state": "closed", "note": "ana closed it"}, ["closed without effect."], "success"),
     ],
 )
 def test_the_resulting_state_is_shown(
