@@ -6,8 +6,10 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
+from django.http.request import split_domain_port, validate_host
 from django.urls import get_script_prefix
 
 from payments_integration import conf, services, site_urls
@@ -72,6 +74,7 @@ class Command(PaymentsCommand):
     def _create(self, account: str, options: dict[str, Any]) -> None:
         url = options["url"]
         self._warn_of_other_views(url, account)
+        self._warn_of_other_hosts(url)
         self._confirm_second(url, account, may_ask=not options["no_input"])
         endpoint = services.create_webhook_endpoint(url=url, events=options["events"], account=account)
         self.stdout.write(self.style.SUCCESS(f"Created {endpoint.pk} for {endpoint.url}."))
@@ -100,6 +103,18 @@ class Command(PaymentsCommand):
                 f"In this project the path {path} {what}. Unless a proxy changes it, no delivery will arrive. {where}."
             )
         )
+
+    def _warn_of_other_hosts(self, url: str) -> None:
+        """Warn if Django answers this host with 400, before the webhook view sees a delivery."""
+        host, _ = split_domain_port(urlsplit(url).netloc)
+        # As HttpRequest.get_host does it.
+        allowed = settings.ALLOWED_HOSTS or ([".localhost", "127.0.0.1", "[::1]"] if settings.DEBUG else [])
+        if host and not validate_host(host, allowed):
+            self.stderr.write(
+                self.style.WARNING(
+                    f"ALLOWED_HOSTS does not have {host}: unless a proxy changes the host, each delivery gets a 400."
+                )
+            )
 
     def _confirm_second(self, url: str, account: str, *, may_ask: bool) -> None:
         """Ask before creating a second endpoint for a URL: the provider would deliver every event twice."""

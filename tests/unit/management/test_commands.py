@@ -367,6 +367,24 @@ class TestEndpoints:
             "leads to no view" in run("payments_endpoints", "create", f"https://shop.example{address}")
         ) != is_right
 
+    @pytest.mark.parametrize(
+        ("hosts", "debug", "url", "is_told"),
+        [
+            ([".shop.example"], False, URL, False),
+            (["shop.example"], False, "https://tunnel.example:8443/payments/webhook/", True),
+            ([], True, "https://tunnel.example/payments/webhook/", True),
+            ([], True, "http://127.0.0.1:8000/payments/webhook/", False),
+        ],
+    )
+    def test_create_warns_of_a_host_that_django_refuses(
+        self, sandbox: ProviderSandbox, settings: Any, hosts: list[str], debug: bool, url: str, is_told: bool
+    ) -> None:
+        """Each delivery would get a 400 before the view sees it, and the provider would disable the endpoint."""
+        settings.ALLOWED_HOSTS, settings.DEBUG = hosts, debug
+        told = run("payments_endpoints", "create", url)
+        assert ("unless a proxy changes the host, each delivery gets a 400" in told) == is_told
+        assert WebhookEndpoint.objects.filter(url=url).exists()
+
     @pytest.mark.case(110)
     def test_only_an_address_below_the_path_of_the_site_is_right(self, sandbox: ProviderSandbox) -> None:
         set_script_prefix("/shop/")
