@@ -39,7 +39,7 @@ LONGEST_RETRY = 3600
 MAX_NAME = 100
 
 #: An alias is part of URLs and of every row.
-ALIAS_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ALIAS_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,8 @@ API_CLASSES: Mapping[str, str] = {
 FUNCTIONS = ("API_QUERYSET", "API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP")
 _FLAGS = ("REPORT_DOUBLE_PAYMENTS", "ALLOW_NETWORK_IN_TESTS")
 _API_RATES = ("read", "write")
-_RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
-_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+_RATE = r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)"
+_PATH = r"[^\W\d]\w*(?:\.[^\W\d]\w*)+"
 #: The keys of an account.
 ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE", "DISPATCH_SINCE", "NAME")
 
@@ -352,7 +352,7 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
     variables: dict[str, str] = {}
     for alias in read("ACCOUNTS", list) or [DEFAULT_ACCOUNT]:
         own = "" if alias == DEFAULT_ACCOUNT else alias.upper().replace("-", "_") + "_"
-        if not ALIAS_PATTERN.fullmatch(alias) or variables.setdefault(own, alias) != alias:
+        if not re.fullmatch(ALIAS_PATTERN, alias) or variables.setdefault(own, alias) != alias:
             raise _wrong_variable(
                 f"The environment variable {prefix}ACCOUNTS has a wrong or ambiguous alias {alias!r}. "
                 "Use ASCII letters, digits, hyphens and underscores, and names that differ in more than case."
@@ -521,12 +521,12 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     for name, rate in rates.items():
         if name not in _API_RATES:
             yield Problem("E013", f"{where} has an unknown name {name!r}.", _known(name, _API_RATES))
-        elif rate is not None and not (isinstance(rate, str) and _RATE.fullmatch(rate)):
+        elif rate is not None and not (isinstance(rate, str) and re.fullmatch(_RATE, rate)):
             yield Problem("E013", f'{where}["{name}"] is wrong.', 'Write a rate, such as "120/minute", or None.')
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str) and _PATH.fullmatch(value) is not None
+    return isinstance(value, str) and re.fullmatch(_PATH, value) is not None
 
 
 def _limit_problems(limits: object) -> Iterator[Problem]:
@@ -555,7 +555,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
     spelled: dict[str, str] = {}
     named: dict[str, str] = {}
     for alias, entry in accounts.items():
-        if not isinstance(alias, str) or not ALIAS_PATTERN.fullmatch(alias):
+        if not isinstance(alias, str) or not re.fullmatch(ALIAS_PATTERN, alias):
             yield Problem(
                 "E004", f"{where} has an alias {alias!r}.", "Use 1 to 64 ASCII letters, digits, hyphens, underscores."
             )

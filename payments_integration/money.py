@@ -30,13 +30,11 @@ TO_MINOR = 'money.to_minor(Decimal("119.90"), "USD")'
 #: How each country of the spec writes money.
 _LOCALES = {"CL": "es_CL", "CO": "es_CO", "EC": "es_EC", "PE": "es_PE", "MX": "es_MX", "BR": "pt_BR"}
 #: A typed amount without thousands separators.
-_UNGROUPED = re.compile(r"([0-9]{1,20})(?:[.,]([0-9]{1,2}))?")
+_UNGROUPED = r"([0-9]{1,20})(?:[.,]([0-9]{1,2}))?"
 #: Thousands with the same separator twice or more, and decimals after the other one.
-_GROUPED_TWICE = re.compile(
-    r"([1-9][0-9]{0,2}(?:(?:\.[0-9]{3}){2,5}(?=,|$)|(?:,[0-9]{3}){2,5}(?=\.|$)))(?:[.,]([0-9]{1,2}))?"
-)
+_GROUPED_TWICE = r"([1-9][0-9]{0,2}(?:(?:\.[0-9]{3}){2,5}(?=,|$)|(?:,[0-9]{3}){2,5}(?=\.|$)))(?:[.,]([0-9]{1,2}))?"
 #: Some languages separate thousands with a space that few keyboards have.
-_SPACES = re.compile(r"\s")
+_SPACES = r"\s"
 
 
 def exponent(currency: str) -> int:
@@ -185,15 +183,15 @@ def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
     comma are decimals. The same separator twice, as in 1.200.000, separates thousands in every language. So no text
     has two meanings, in whichever language it is read. Raises ValueError.
     """
-    text = _SPACES.sub(" ", typed).strip().removeprefix(currency).lstrip()
-    if found := _UNGROUPED.fullmatch(text) or _GROUPED_TWICE.fullmatch(text):
+    text = re.sub(_SPACES, " ", typed).strip().removeprefix(currency).lstrip()
+    if found := re.fullmatch(_UNGROUPED, text) or re.fullmatch(_GROUPED_TWICE, text):
         digits, decimals = re.sub(r"[.,]", "", found[1]), found[2] or ""
     else:
         symbols = _known(locale).number_symbols["latn"]
         whole, _point, decimals = text.partition(symbols["decimal"])
-        digits = whole.replace(_SPACES.sub(" ", symbols["group"]), "")
+        digits = whole.replace(re.sub(_SPACES, " ", symbols["group"]), "")
         is_number = re.fullmatch(r"[0-9]{1,20}", digits) and re.fullmatch(r"[0-9]*", decimals)
-        if not is_number or whole != _SPACES.sub(" ", _with_separators(Decimal(digits), 0, locale)):
+        if not is_number or whole != re.sub(_SPACES, " ", _with_separators(Decimal(digits), 0, locale)):
             raise ValueError("this is not an amount as it is written here")
     if len(decimals) > exponent(currency):
         raise ValueError(f"{currency} has {exponent(currency)} decimals")

@@ -18,9 +18,8 @@ APP = "payments_integration"
 MAX_USER_ID = 64
 #: How ``Validator.actor`` begins the text for a user: a number or a UUID.
 _USER_ID = r"(?:[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(?=\S)"
-_ACTOR = re.compile(_USER_ID)
 #: The beginning of an entry of ``Operation.note`` that a user made.
-_ENTRY = re.compile(rf"^([0-9]{{4}}-[0-9-]+ [0-9:]+(?: \w+)?: ){_USER_ID}", re.MULTILINE)
+_ENTRY = rf"(?m)^([0-9]{{4}}-[0-9-]+ [0-9:]+(?: \w+)?: ){_USER_ID}"
 
 
 def may(user: Any, codename: str, obj: Any = None) -> bool:
@@ -69,9 +68,9 @@ def user_id(actor: object) -> str:
 
 def actor_name(actor: str) -> str:
     """Return a stored actor as people know it: ``ana`` for ``2:ana``; text unchanged."""
-    return _ACTOR.sub("", actor, count=1) if _ACTOR.match(actor) else actor
+    return re.sub(rf"\A{_USER_ID}", "", actor)
 
 
 def with_names(note: str) -> str:
     """Return an operation's note with its actors as people know them."""
-    return _ENTRY.sub(r"\1", note)
+    return re.sub(_ENTRY, r"\1", note)

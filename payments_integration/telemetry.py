@@ -18,7 +18,7 @@ from payments_integration.runtime.logs import get_logger
 logger = get_logger(__name__)
 
 #: W3C Trace Context, level 1.
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
 
 
 # Activities: each has a beginning and an end.
@@ -220,7 +220,7 @@ def traceparent() -> str:
     """Return the active trace of the first observer that has one; empty: none, or it is malformed."""
     found = next((found for observer in _observers if (found := _told(observer.traceparent))), "")
     # It is stored with each event: a longer text would stop every delivery.
-    return found if isinstance(found, str) and _TRACEPARENT.fullmatch(found) else ""
+    return found if found and isinstance(found, str) and re.fullmatch(_TRACEPARENT, found) else ""
 
 
 def _told(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -50,7 +50,7 @@ OPEN_OPERATION_STATES = frozenset(
 
 
 OPERATION_PREFIX = "op_"
-_OPERATION_ID = re.compile(OPERATION_PREFIX + "[0-9a-f]{32}")
+_OPERATION_ID = OPERATION_PREFIX + "[0-9a-f]{32}"
 
 
 def new_operation_id() -> str:
@@ -67,7 +67,7 @@ def unknown_operations(references: Iterable[str | None]) -> set[str]:
 
     Another ledger sent them: this one before a backup was restored, or the ledger of another installation.
     """
-    ids = {reference for reference in references if reference and _OPERATION_ID.fullmatch(reference)}
+    ids = {reference for reference in references if reference and re.fullmatch(_OPERATION_ID, reference)}
     return ids - set(Operation.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
 
 

@@ -25,8 +25,8 @@ MAX_BARCODE = 60
 EXTRA = 'pip install "payments-integration[checkout]"'
 
 #: 44 digits are the bar code of a Brazilian boleto, which is Interleaved 2 of 5.
-_BOLETO = re.compile(r"[0-9]{44}")
-_CODE128 = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_BOLETO = r"[0-9]{44}"
+_CODE128 = r"[!-~](?:[ -~]*[!-~])?"
 
 _QR_SCALE, _QR_BORDER = 4, 4
 #: The unit is a module, which is the width of the narrowest bar. A module is two pixels wide.
@@ -68,14 +68,14 @@ def barcode(value: str) -> SafeString:
     44 digits are the code of a boleto, drawn as Interleaved 2 of 5. The spec names no kind for other codes. They are
     drawn as Code 128, which can hold any ASCII text and has a check digit.
     """
-    if len(value) > MAX_BARCODE or not _CODE128.fullmatch(value):
+    if len(value) > MAX_BARCODE or not re.fullmatch(_CODE128, value):
         return SafeString("")
     try:
         from barcode.codex import Code128  # type: ignore[import-untyped]  # noqa: PLC0415
         from barcode.itf import ITF  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError:
         return _not_installed("bar code")
-    code = ITF(value, narrow=1, wide=3) if _BOLETO.fullmatch(value) else Code128(value)
+    code = ITF(value, narrow=1, wide=3) if re.fullmatch(_BOLETO, value) else Code128(value)
     return _bars(code.build()[0])
 
 

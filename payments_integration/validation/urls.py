@@ -12,13 +12,13 @@ MAX_LINK = 4000
 
 #: The characters of a URI (RFC 3986): ASCII, and nothing that a browser drops or rewrites (tabs, ``\``).
 _CHARACTERS = r"A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;="
-_ENCODED = re.compile(rf"(?:[{_CHARACTERS}]|%[0-9A-Fa-f]{{2}})*")
-_WEB = re.compile(rf"https?://[{_CHARACTERS}%]+", re.IGNORECASE)
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_ENCODED = rf"(?:[{_CHARACTERS}]|%[0-9A-Fa-f]{{2}})*"
+_WEB = rf"(?i)https?://[{_CHARACTERS}%]+"
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
 #: These may contain letters of any script, but no characters that a browser drops while it reads an address.
-_FOR_STAFF = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
+_FOR_STAFF = r"(?i)https?://[^\s\x00-\x1f\x7f<>\"\\]+"
 #: Only one slash at the start, because browsers read two as the beginning of a host.
-_ON_THIS_SITE = re.compile(r"/(?!/)[^\s\x00-\x1f\x7f<>\"\\]*")
+_ON_THIS_SITE = r"/(?!/)[^\s\x00-\x1f\x7f<>\"\\]*"
 
 
 def is_base_url(url: str) -> bool:
@@ -39,7 +39,7 @@ def is_proxy_url(url: str) -> bool:
 
 def is_encoded(url: str) -> bool:
     """Return True if the text has only the characters of a URI. All others must be percent-encoded."""
-    return _ENCODED.fullmatch(url) is not None
+    return re.fullmatch(_ENCODED, url) is not None
 
 
 def is_secure_url(url: str) -> bool:
@@ -56,10 +56,10 @@ def is_payer_link(url: str) -> bool:
 
     Other schemes (``javascript:``, the scheme of an app) and relative addresses are refused.
     """
-    parts = _split(url) if len(url) <= MAX_LINK and _WEB.fullmatch(url) else None
+    parts = _split(url) if len(url) <= MAX_LINK and re.fullmatch(_WEB, url) else None
     if parts is None or "@" in parts.netloc or parts.port == 0:
         return False
-    return _HOST.fullmatch(parts.hostname or "") is not None
+    return re.fullmatch(_HOST, parts.hostname or "") is not None
 
 
 def is_staff_link(url: str) -> bool:
@@ -67,13 +67,13 @@ def is_staff_link(url: str) -> bool:
 
     A user before the host is refused: in ``https://bank.example@evil.example``, the host is the second name.
     """
-    parts = _split(url) if _FOR_STAFF.fullmatch(url) else None
+    parts = _split(url) if re.fullmatch(_FOR_STAFF, url) else None
     return parts is not None and "@" not in parts.netloc
 
 
 def is_site_path(url: str) -> bool:
     """Return True for a path on this site, with or without a query: it begins with one slash."""
-    return _ON_THIS_SITE.fullmatch(url) is not None
+    return re.fullmatch(_ON_THIS_SITE, url) is not None
 
 
 def _split(url: str) -> SplitResult | None:

@@ -108,3 +108,10 @@ def test_starting_the_optional_apps_does_not_import_their_pages() -> None:
 
 def test_without_the_admin_its_modules_are_not_imported() -> None:
     assert [name for name in loaded("bare") if name.startswith("payments_integration.admin")] == []
+
+
+def test_starting_the_admin_compiles_the_patterns_of_every_text_only() -> None:
+    root = Path(payments_integration.__file__).parent.parent
+    files = [root / f"{name.replace('.', '/')}.py" for name in loaded("admin") if name.startswith("payments_int")]
+    compiling = [file.name for file in files if file.is_file() and "re.compile(" in file.read_text(encoding="utf-8")]
+    assert compiling == ["text.py"], "re.fullmatch(PATTERN, text) compiles with its first use"

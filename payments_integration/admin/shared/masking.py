@@ -25,15 +25,15 @@ _PERSONAL = frozenset(name for model in MIRRORS.values() for name in ("extra", *
 #: Objects whose members the spec defines, and the members that hold a code and nothing personal.
 _SPECIFIED = frozenset({"payer", "destination", "next_action", "details"})
 _CODES = frozenset({"type", "account_type", "bank_code"})
-_CODE = re.compile(r"[A-Za-z0-9_]{1,32}")
+_CODE = r"[A-Za-z0-9_]{1,32}"
 #: The form of a field's name. Any other key may be text that a person wrote, such as an address.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
 
 #: The time at the start of an entry of an operation's note.
-_ENTRY_TIME = re.compile(r"[0-9]{4}-[0-9-]+ [0-9:]+(?: \w+)?: ")
+_ENTRY_TIME = r"[0-9]{4}-[0-9-]+ [0-9:]+(?: \w+)?: "
 _TRACEBACK = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "[^"\n]+", line \d+, in [\w.<>]+')
-_ERROR = re.compile(r"[A-Za-z_][\w.]*")
+_FRAME = r'  File "[^"\n]+", line \d+, in [\w.<>]+'
+_ERROR = r"[A-Za-z_][\w.]*"
 
 
 def masked(value: Any) -> Any:
@@ -104,7 +104,7 @@ def without(text: str, value: Any) -> str:
 
 def _entry(line: str) -> str:
     """Return a line of a note up to the colon after what was done."""
-    time = _ENTRY_TIME.match(line)
+    time = re.match(_ENTRY_TIME, line)
     begun = time.end() if time else 0
     done, colon, _rest = line[begun:].partition(": ")
     return f"{line[:begun]}{done}: {MASK}" if colon else line
@@ -141,11 +141,11 @@ def _hidden(value: Any, codes: bool) -> Any:
 def _names(value: dict[str, Any]) -> Iterator[str]:
     """Yield the keys. A key that is not a field's name is masked and numbered, so that none is lost."""
     for number, key in enumerate(value, 1):
-        yield key if _NAME.fullmatch(str(key)) else f"{MASK} {number}"
+        yield key if re.fullmatch(_NAME, str(key)) else f"{MASK} {number}"
 
 
 def _is_code(value: Any) -> bool:
-    return isinstance(value, str) and _CODE.fullmatch(value) is not None
+    return isinstance(value, str) and re.fullmatch(_CODE, value) is not None
 
 
 def _traceback(text: str) -> Iterator[str]:
@@ -154,12 +154,12 @@ def _traceback(text: str) -> Iterator[str]:
         if line == _TRACEBACK:
             within = True
             yield line
-        elif within and _FRAME.fullmatch(line):
+        elif within and re.fullmatch(_FRAME, line):
             yield line
         elif within and not line.startswith(" "):
             # The lines up to the next traceback are the message.
             within = False
-            found = _ERROR.match(line)
+            found = re.match(_ERROR, line)
             yield f"{found[0] if found else ''}: {MASK}"
 
 
