@@ -113,7 +113,7 @@ class _Unreadable(Exception):
 
 def _read_body(request: HttpRequest, most: int) -> bytes:
     """Return the body. Raise _Unreadable for a length that is none, more than ``most`` bytes, or no readable body."""
-    length = request.META.get("CONTENT_LENGTH") or "0"
+    length = str(request.META.get("CONTENT_LENGTH") or "0")  # a middleware that unpacks bodies may set a number
     if not _DIGITS.fullmatch(length):
         raise _Unreadable(400, "length")
     if int(length[-_MAX_DIGITS:]) > most or len(length) > _MAX_DIGITS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import time
@@ -151,6 +152,15 @@ def reading_the_body(respond: Respond) -> Respond:
     return middleware
 
 
+def unpacking_the_body(respond: Respond) -> Respond:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        request._body = gzip.decompress(request.body)
+        request.META["CONTENT_LENGTH"] = len(request._body)
+        return respond(request)
+
+    return middleware
+
+
 FORM = encode_multipart(BOUNDARY, {"a": "b"})
 
 
@@ -187,6 +197,13 @@ class TestBodyReadBefore:
         settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.{middleware}"]
         delivery = {**signed_delivery(RAW, SECRET), "content_type": content_type}
         assert Client(enforce_csrf_checks=True).post(URL, **delivery).status_code == 200
+        assert bytes(Event.objects.get().body or b"") == RAW
+
+    @pytest.mark.case(12)
+    def test_a_middleware_may_unpack_the_body(self, settings: Any) -> None:
+        settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.unpacking_the_body"]
+        delivery = {**signed_delivery(RAW, SECRET), "data": gzip.compress(RAW)}
+        assert Client().post(URL, **delivery).status_code == 200
         assert bytes(Event.objects.get().body or b"") == RAW
 
 
