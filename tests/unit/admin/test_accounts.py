@@ -108,6 +108,17 @@ def test_the_page_of_an_object_and_of_its_refund_say_whose_money_it_is(
     assert not fact.search(page(boss, form))
 
 
+def test_found_payments_and_selected_ones_say_whose_they_are(boss: Client, accounts: Any) -> None:
+    accounts(default={"NAME": "Shop Chile"}, br={"NAME": "Shop Brazil"})
+    paid = rows.payment(account="br", status="succeeded", amount_received=1050, method_family="card", id="pay_b")
+    found, chosen = (f"{url('payment', 'search')}?q=pay_b", f"{url('payment', 'refund-selected')}?id={paid.pk}")
+    for address in (found, chosen):
+        assert "Shop Brazil" in page(boss, address).partition('id="content"')[2], address
+    accounts(br={"NAME": "Shop Brazil"})
+    for address in (found, chosen):
+        assert "Shop Brazil" not in page(boss, address).partition('id="content"')[2], address
+
+
 def test_the_list_is_sorted_by_the_account(boss: Client, accounts: Any) -> None:
     accounts(default={}, br={})
     listed = boss.get(url("reconciliationrun", "changelist"))

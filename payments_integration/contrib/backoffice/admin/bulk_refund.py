@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from payments_integration import services
+from payments_integration import conf, services
 from payments_integration.admin.flows.confirmation import CONFIRM, STEP, SendingPage
 from payments_integration.admin.flows.refund import REFUNDED_JUST_NOW, ReasonForm
 from payments_integration.admin.shared import display, twins
@@ -123,7 +123,7 @@ class BulkRefundPage(SendingPage):
             "rows": [
                 (
                     self._link(part.payment),
-                    display.text(part.payment.merchant_reference),
+                    _reference(part.payment),
                     display.method_name(part.payment.method_code),
                     display.money(part.amount, part.payment.currency),
                 )
@@ -131,9 +131,7 @@ class BulkRefundPage(SendingPage):
             ],
             "values": [part.value for part in included],
             "left_out": [
-                (self._link(part.payment), display.text(part.payment.merchant_reference), part.left_out)
-                for part in parts
-                if part.left_out
+                (self._link(part.payment), _reference(part.payment), part.left_out) for part in parts if part.left_out
             ],
             "missing": len(set(ids[:MAX_PAYMENTS])) - len(parts),
             "too_many": len(set(ids)) > MAX_PAYMENTS,
@@ -192,7 +190,7 @@ class BulkRefundPage(SendingPage):
             "rows": [
                 (
                     self._link(part.payment),
-                    display.text(part.payment.merchant_reference),
+                    _reference(part.payment),
                     display.money(part.amount, part.payment.currency),
                     _badge(result.kind),
                     result.words,
@@ -257,6 +255,12 @@ class BulkRefundPage(SendingPage):
 def _key(form: ReasonForm, part: Part) -> str:
     """Return the idempotency key of one payment's refund."""
     return services.scoped_key(form.cleaned_data["idempotency_key"], "refund-selected", part.payment.pk)
+
+
+def _reference(payment: Payment) -> str:
+    """Return the merchant reference, with the account if there are several."""
+    shown = display.text(payment.merchant_reference)
+    return f"{shown} · {display.text(conf.account_name(payment.account))}" if len(conf.aliases()) > 1 else shown
 
 
 def _totals(parts: Iterable[Part]) -> list[tuple[str, int]]:

@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration import conf
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.changelist import TOO_MANY
 from payments_integration.admin.shared import display, people
@@ -136,6 +137,11 @@ class SearchPage:
         reference: Columns = {_("Merchant reference"): lambda row: display.text(row.merchant_reference)}
         last: Columns = {
             _("Created at"): lambda row: display.short(row.created_at),
+            **(
+                {_("Account"): lambda row: display.text(conf.account_name(row.account))}
+                if len(conf.aliases()) > 1
+                else {}
+            ),
             _("Id"): lambda row: display.copied(row.pk),
         }
         if model is Operation:
