@@ -177,13 +177,16 @@ class ReadOnlyAdmin(ListAdmin):
         """Return a page of our own. ``crumbs``: its breadcrumbs below the app, the page itself last."""
         site, opts = self.admin_site, self.opts
         request.current_app = site.name
+        each = site.each_context(request)
+        # Users who may only do something, such as refund, have no index of the app.
+        has_index = any(app["app_label"] == opts.app_label for app in each["available_apps"])
         apps = reverse("admin:app_list", kwargs={"app_label": opts.app_label}, current_app=site.name)
         first = [
             (reverse("admin:index", current_app=site.name), gettext("Home")),
-            (apps, opts.app_config.verbose_name),
+            (apps if has_index else "", opts.app_config.verbose_name),
         ]
         common = {
-            **site.each_context(request),
+            **each,
             "opts": opts,
             "crumbs": [*first, *crumbs],
             "media": self.media,
