@@ -116,7 +116,7 @@ class TodoPage:
         return shell.render_page(self.request, template, context, [("", str(_("To do")))])
 
     def _accounts(self) -> Iterator[tuple[str, str, bool, int]]:
-        """Yield each account, if there are several. For those that are not shown, with the number of open rows."""
+        """Yield each account, if there are several, with the number of open rows if its list is not shown."""
         for alias, (name, address, is_shown) in zip(conf.aliases(), self.mine._accounts(), strict=False):
             count = 0
             if not is_shown:
