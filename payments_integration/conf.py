@@ -344,8 +344,10 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         for problem in problems(value):
             # Git ignores .env, so a new clone of a project has none.
             file = Path(env_file).absolute()
-            is_expected = not (file.is_file() or Env.ENVIRON.get(variable))
-            where = f" There is no {file}; docs/quickstart.md shows one for the sandbox." if is_expected else ""
+            where = ""
+            if not Env.ENVIRON.get(variable):
+                shown = "; docs/quickstart.md shows one for the sandbox"
+                where = f" {file} has no value for it." if file.is_file() else f" There is no {file}{shown}."
             raise _wrong_variable(f"The environment variable {variable} {problem.fault}. {problem.hint}{where}")
 
     found: dict[str, Any] = {"ACCOUNTS": {}}

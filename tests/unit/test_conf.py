@@ -1116,7 +1116,11 @@ def test_a_clone_of_a_project_without_its_env_file_is_told_so(environment: pytes
     with pytest.raises(ImproperlyConfigured) as caught:
         conf.from_env()
     assert str(caught.value).endswith(hint)
-    (tmp_path / ".env").write_text("X=1\n")
+    (tmp_path / ".env").write_text("X=1\n")  # with manage.py in another folder, the project may have two
+    with pytest.raises(ImproperlyConfigured) as caught:
+        conf.from_env()
+    assert str(caught.value).endswith(f" {tmp_path / '.env'} has no value for it.")
+    environment.setenv("PAYMENTS_BASE_URL", "shop")
     with pytest.raises(ImproperlyConfigured) as caught:
         conf.from_env()
     assert ".env" not in str(caught.value)
