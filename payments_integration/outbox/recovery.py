@@ -17,7 +17,8 @@ from django.utils import timezone
 
 from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost, expired
-from payments_integration.db.transactions import refuse_transaction
+from payments_integration.db.statements import are_there
+from payments_integration.db.transactions import ledger_database, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, look_ups, outcomes, repeats, sending
@@ -60,6 +61,9 @@ def resume_operations(
     refuse_transaction("resume_operations")
     deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
     sync.compare_keys(account)
+    # Most passes end here: the query of the rest takes twenty times as long to build.
+    if not any(are_there(*((Operation, state) for state in RESUMABLE), using=ledger_database())):
+        return {}
     due = due_operations()
     if account is not None:
         due = due.filter(account=conf.account(account).alias)

@@ -22,7 +22,7 @@ from payments_integration.db.refusals import condemns, described
 from payments_integration.db.statements import are_there, filter_account
 from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
-from payments_integration.models import DueRefresh, Event
+from payments_integration.models import DueAttention, DueRefresh, Event, EventState
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
@@ -109,18 +109,22 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
     with RetryDeadline(deadline, using=using):
         hurry = deadline is not None
         counted("applied", inbox.process, hurry=hurry)
-        if deadline is None:
-            inbox.release_overdue(account)
-            send_overdue(account)
         # One statement, after which most wake-ups are over.
-        *are_undispatched, is_any_due = are_there(*inbox.UNDISPATCHED, (DueRefresh, None), using=using)
-        if any(are_undispatched):
+        *found, is_any_held, is_any_attention, is_any_due = are_there(
+            *inbox.UNDISPATCHED, (Event, EventState.HELD), (DueAttention, None), (DueRefresh, None), using=using
+        )
+        if deadline is None and is_any_held:
+            found.append(bool(inbox.release_overdue(account)))
+        if deadline is None and is_any_attention:
+            send_overdue(account)
+        if any(found):
             counted("dispatched", inbox.dispatch)
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():
             counted("operations", _resume_operations)
-            is_any_due = True  # an operation may have asked for a read
+            # An operation may have asked for a read.
+            [is_any_due] = are_there((DueRefresh, None), using=using)
         if is_any_due and counted("read", refresh_due, hurry=hurry):
             counted("dispatched", inbox.dispatch)
 

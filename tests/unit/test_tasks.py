@@ -7,25 +7,30 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import pytest
 from celery import Celery, Task
 from celery.worker.consumer import Consumer
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
 from payments_integration.admin.flows import reconcile
 from payments_integration.db import reconnecting
 from payments_integration.exceptions import TransactionRefused
-from payments_integration.models import Event, ReconciliationRun
+from payments_integration.models import Event, EventState, ReconciliationRun
+from payments_integration.reconciliation import due
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
 from payments_integration.testing import ProviderSandbox
 from payments_integration.wakeup import _on_wake, _publisher
 from tests import factories
 from tests.conftest import Receiver
+from tests.factories import rows
 
 PUBLIC = ("process_events", "reconcile_events", "reconcile_objects", "resume_operations", "sync_balances", "prune")
 
@@ -417,3 +422,19 @@ def test_the_publisher_keeps_no_connection_that_the_project_opens_when_it_publis
     assert connection.connection is None
     assert not connection.in_atomic_block
     assert ended == opened * leaves_block
+
+
+@pytest.mark.django_db
+def test_a_pass_dispatches_at_once_what_was_held_for_too_long() -> None:
+    event = rows.event(state=EventState.HELD, received_at=timezone.now() - timedelta(hours=2))
+    tasks.process_events("default")
+    event.refresh_from_db()
+    assert event.state == EventState.DONE
+
+
+@pytest.mark.django_db
+def test_a_pass_without_work_takes_five_looks_at_most() -> None:
+    tasks.process_events("default")
+    with mock.patch.object(due, "pass_ended", mock.MagicMock()), CaptureQueriesContext(connection) as queries:
+        tasks.process_events("default")
+    assert len([query for query in queries if query["sql"].startswith("SELECT")]) <= 5
