@@ -166,9 +166,10 @@ def restore_session(connection: BaseDatabaseWrapper) -> None:
         if connection.vendor == "postgresql":
             # As Django and psycopg need them.
             wanted = ("TimeZone", connection.timezone_name), ("DateStyle", "ISO"), ("client_encoding", "UTF8")
-            status = session.info.parameter_status
+            status, libpq = session.info.parameter_status, getattr(session, "pgconn", None)
             for name, usual in wanted:
-                found = status(name)
+                # psycopg 3 takes three calls for what its libpq knows.
+                found = (libpq.parameter_status(name.encode()) or b"").decode() if libpq else status(name)
                 if not found or found.partition(",")[0] == usual:
                     continue
                 with connection.cursor() as cursor:

@@ -158,12 +158,12 @@ def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) ->
 
 def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> ModelT:
     """Return an instance of the model from its column values, as a statement returned them."""
-    connection = connections[using]
-    converted = list(values)
-    for position, expression, converters in _converters(model, using):
+    names, conversions = _conversions(model, using)
+    converted, connection = list(values), connections[using] if conversions else None
+    for position, expression, converters in conversions:
         for convert in converters:
             converted[position] = convert(converted[position], expression, connection)
-    return model.from_db(using, [field.attname for field in _fields(model)], converted)
+    return model.from_db(using, names, converted)
 
 
 def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
@@ -391,7 +391,8 @@ def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
 
 
 @cache
-def _converters(model: type[Model], using: str) -> list[tuple[int, Any, list[Callable[..., Any]]]]:
+def _conversions(model: type[Model], using: str) -> tuple[list[str], list[tuple[int, Any, list[Callable[..., Any]]]]]:
+    """Return the names of a row's columns as attributes, and what some of them are converted by."""
     connection = connections[using]
     found = []
     for position, field in enumerate(_fields(model)):
@@ -399,7 +400,7 @@ def _converters(model: type[Model], using: str) -> list[tuple[int, Any, list[Cal
         converters = connection.ops.get_db_converters(expression) + expression.get_db_converters(connection)
         if converters:
             found.append((position, expression, converters))
-    return found
+    return [field.attname for field in _fields(model)], found
 
 
 @cache

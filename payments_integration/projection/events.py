@@ -83,20 +83,21 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
     objects = _lock(batch)
     absent = [key for key, item in objects.items() if item.row is None]
     named = [name for _, resource in batch for name in _named(resource)]
-    new = [(event.account, resource) for event, resource in batch if objects[_key(event)].row is None]
-    erasing = {key for account, resource in new for key in rows.erasing_keys(account, resource)}
+    new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
+    erasing = {key for event, resource in new for key in rows.erasing_keys(event.account, resource)}
     facts = rows.read_facts((event for event, _ in batch), [*named, *absent], erasing)
     owners = facts.owners
     for key in absent:
         objects[key].is_locked_elsewhere = key in owners
     owners |= {key: item.row.account for key, item in objects.items() if item.row is not None}
-    _note_erased(batch, objects, facts.erased)
+    _note_erased(new, objects, facts.erased)
     applied = BatchResult()
     refreshes: dict[ObjectKey, str] = {}
     #: Objects whose rows may be older than an event. Their handlers wait for the refresh.
     awaited: set[ObjectKey] = set()
     for event, resource in batch:
-        item = objects[_key(event)]
+        row_key = _key(event)
+        item = objects[row_key]
         if item.is_locked_elsewhere:
             applied.postponed.add(event.id)
             continue
@@ -121,7 +122,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
-        owners[_key(event)] = event.account
+        owners[row_key] = event.account
     applied.new_status = _save(objects.values(), facts.recorded)
     if refreshes:
         request_refreshes(refreshes, awaited=awaited)
@@ -172,9 +173,8 @@ def _references(kind: str) -> list[tuple[str, str]]:
     return [(field.attname, field.related_model.kind) for field in fields]
 
 
-def _note_erased(batch: list[tuple[Event, Any]], objects: dict[rows.RowKey, _Object], known: set[ObjectKey]) -> None:
+def _note_erased(new: list[tuple[Event, Any]], objects: dict[rows.RowKey, _Object], known: set[ObjectKey]) -> None:
     """Mark new objects whose personal data was erased before they came."""
-    new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
     erased = keep_erased(
         [(event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere], known
     )

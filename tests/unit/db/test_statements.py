@@ -58,7 +58,7 @@ def test_rows_with_different_empty_values_do_not_share_their_sql() -> None:
 def test_a_choice_is_part_of_the_sql() -> None:
     event = new_event(source=EventSource.WEBHOOK, state=EventState.HELD)
     statements.insert_if_free(event, using="default")
-    sql, columns = statements._inserts[next(key for key in statements._inserts if "'held'" in key[2])]
+    sql, columns = statements._inserts[next(key for key in statements._inserts if EventState.HELD in key[2])]
     assert "'webhook'" in sql
     assert not {"source", "state"} & {column.field.name for column in columns}
 
