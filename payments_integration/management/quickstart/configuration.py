@@ -13,17 +13,15 @@ from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import ENVIRONMENT_VARIABLE, settings
-from django.urls import NoReverseMatch, get_resolver, reverse
 
 from payments_integration import conf, site_urls
 from payments_integration.management.quickstart import project_files
-from payments_integration.management.quickstart.gaps import APP, Gap, as_shown, change, source_of, text_of
+from payments_integration.management.quickstart.gaps import APP, Gap, as_shown, change, route, source_of, text_of
 from payments_integration.sandbox.command import DEFAULT_PORT
 from payments_integration.sandbox.engine import DEFAULT_API_KEY
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 BASE_URL = "PAYMENTS_BASE_URL"
-ENTRY = f'path("payments/", include("{APP}.urls"))'
 #: The first port that is tried for ``payments_sandbox``, and how many are.
 SANDBOX_PORT, PORTS = DEFAULT_PORT, 50
 #: The API key of ``payments_sandbox``.
@@ -147,24 +145,14 @@ def _ignored(root: Path) -> Iterator[Gap]:
 
 
 def _urls(root: Path) -> Iterator[Gap]:
-    name = getattr(settings, "ROOT_URLCONF", None)
-    path = source_of(name)
-    place = f"{as_shown(path, root)}, first in urlpatterns"
-    snippet = f"from django.urls import include, path\n\n{ENTRY},"
-    try:
-        url = reverse(f"{APP}:webhook")
-    except NoReverseMatch:
-        taken = [
-            str(found.pattern) for found in get_resolver().url_patterns if str(found.pattern).startswith("payments/")
-        ]
-        if taken:
-            why = f"{place}; the project has routes under payments/ already, so choose another prefix"
-            yield Gap("URLs", why, snippet.replace('"payments/"', '"…/"'))
-        else:
-            edit = partial(project_files.with_url, entry=ENTRY)
-            yield Gap("URLs", place, snippet, partial(change, path, edit))
-    except Exception as error:  # the project's own modules may raise any error
-        yield Gap("URLs", f"{place}; {name} cannot be imported: {type(error).__name__}: {error}", snippet)
-    else:
-        if site_urls.target(url).account is None:
-            yield Gap("URLs", f"another route takes {url}; move this one to the top of urlpatterns", f"{ENTRY},")
+    url = ""
+
+    def is_there() -> bool:
+        nonlocal url
+        url = site_urls.webhook_path(conf.DEFAULT_ACCOUNT)
+        return bool(url)
+
+    yield from route(root, "URLs", "payments/", f"{APP}.urls", is_there)
+    if url and site_urls.target(url).account is None:
+        why = f"another route takes {url}; move this one to the top of urlpatterns"
+        yield Gap("URLs", why, f'path("payments/", include("{APP}.urls")),')

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from django.apps import AppConfig, apps
-from django.conf import settings
 from django.db import models
 from django.urls import get_resolver
 
@@ -20,6 +19,7 @@ from payments_integration.management.quickstart.gaps import (
     change,
     create,
     is_own,
+    route,
     source_of,
     text_of,
 )
@@ -48,7 +48,10 @@ def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
         elif not path.exists():
             write = None if by_hand and what != "Test" else partial(create, path, text)
             yield Gap(what, f"{as_shown(path, root)}, a new file", text, write)
-    yield from _route(root, f'path("pay/", include("{order.app.name}.payment_urls"))', by_hand=by_hand)
+    module = f"{order.app.name}.payment_urls"
+    yield from route(
+        root, "Route of the view", "pay/", module, lambda: "pay" in get_resolver().namespace_dict, by_hand=by_hand
+    )
 
 
 def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
@@ -79,27 +82,6 @@ def _bases(order: OrderModel) -> str:
     return ", ".join(base.__name__ for base in found)
 
 
-def _route(root: Path, entry: str, *, by_hand: bool) -> Iterator[Gap]:
-    name = getattr(settings, "ROOT_URLCONF", None)
-    path = source_of(name)
-    place = f"{as_shown(path, root)}, first in urlpatterns"
-    try:
-        resolver = get_resolver()
-        if "pay" in resolver.namespace_dict:
-            return
-        taken = [str(found.pattern) for found in resolver.url_patterns if str(found.pattern).startswith("pay/")]
-    except Exception as error:  # the project's own modules may raise any error; it may have the route already
-        why = f"{place}, if it is not there; {name} cannot be imported: {type(error).__name__}: {error}"
-        yield Gap("Route of the view", why, f"{entry},")
-        return
-    if taken:
-        why = f"{place}; the project has routes under pay/ already, so choose another prefix"
-        yield Gap("Route of the view", why, entry.replace('"pay/"', '"…/"'))
-        return
-    edit = partial(project_files.with_url, entry=entry)
-    yield Gap("Route of the view", place, f"{entry},", None if by_hand else partial(change, path, edit))
-
-
 def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterator[Gap]:
     own = [found for found in apps.get_app_configs() if is_own(Path(found.path), root)]
     model, assumed = (order.model, f"for {order.model._meta.label}") if order else _subject(own, named)
@@ -119,8 +101,7 @@ def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) ->
         yield Gap("Handlers", f"{as_shown(mine[0], root)} has none for a change of a payment; for example", snippet)
         return
     path = Path(mine_first[0].path) / "payment_handlers.py"
-    write = partial(project_files.change, path, lambda _: snippet)
-    yield Gap("Handlers", f"{as_shown(path, root)}, a new file; {assumed}", snippet, write)
+    yield Gap("Handlers", f"{as_shown(path, root)}, a new file; {assumed}", snippet, partial(create, path, snippet))
 
 
 def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model] | None, str]:

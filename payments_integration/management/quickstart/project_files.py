@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 Edit = Callable[[str], str]
@@ -95,12 +95,11 @@ def with_payable(text: str, name: str, lines: Iterable[str], *, is_payable: bool
     lines_of[row:row] = [*(f"{' ' * first.col_offset}{line}" for line in lines), ""]
     if is_payable:
         return "\n".join(lines_of)
-    if "Payable" not in bases:
-        if bases not in (["models.Model"], ["Model"]) or model.bases[0].lineno != model.bases[0].end_lineno:
-            raise NotUnderstood(f"{name} has other base classes than models.Model")
-        [base] = model.bases
-        raw = lines_of[base.lineno - 1].encode()
-        lines_of[base.lineno - 1] = (raw[: base.col_offset] + b"Payable" + raw[base.end_col_offset :]).decode()
+    if bases not in (["models.Model"], ["Model"]) or model.bases[0].lineno != model.bases[0].end_lineno:
+        raise NotUnderstood(f"{name} has other base classes than models.Model")
+    [base] = model.bases
+    raw = lines_of[base.lineno - 1].encode()
+    lines_of[base.lineno - 1] = (raw[: base.col_offset] + b"Payable" + raw[base.end_col_offset :]).decode()
     return _with_imports("\n".join(lines_of), {"Payable": "payments_integration.payable"})
 
 
@@ -221,19 +220,17 @@ def _with_import(text: str, tree: ast.Module, name: str, module: str) -> str:
 
 def _bound(body: Iterable[ast.AST]) -> set[str]:
     """Return the names that the statements of a module give a value, and ``*`` if it imports a star."""
-    return set(_names(body))
-
-
-def _names(body: Iterable[ast.AST]) -> Iterator[str]:
+    found: set[str] = set()
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
+            found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+            found.add(node.id)
         elif not isinstance(node, ast.Lambda):
-            yield from _names(ast.iter_child_nodes(node))
+            found |= _bound(ast.iter_child_nodes(node))
+    return found
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -180,8 +180,9 @@ LINE = 'merchant_reference_field = "id"'
     ],
 )  # fmt: skip
 def test_a_model_becomes_a_payable(before: str, after: str) -> None:
-    head = IMPORTED if "Payable" in before else HEAD
-    assert project_files.with_payable(head + before, "A", [LINE]) == IMPORTED + after.format(LINE)
+    is_payable = "Payable" in before
+    text = (IMPORTED if is_payable else HEAD) + before
+    assert project_files.with_payable(text, "A", [LINE], is_payable=is_payable) == IMPORTED + after.format(LINE)
 
 
 @pytest.mark.parametrize(
