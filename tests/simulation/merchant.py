@@ -159,8 +159,6 @@ class Merchant:
 
     def erase(self, object_id: str) -> None:
         """A person has a payer's data erased, as ``payments_erase`` does."""
-        for operation in Operation.objects.exclude(arguments={}):
-            self._world.marks[operation.pk] = mark_of(operation.arguments)
         erasure.erase(erasure.select(erasure.Selection.of(ids=(object_id,))), actor="Ana")
 
     def call_otherwise(self, intent: Intent, *, deferred: bool = False) -> None:

@@ -45,7 +45,7 @@ from tests.simulation.database import BrokenConnection
 from tests.simulation.faults import FAMILIES
 from tests.simulation.fetching import ahead
 from tests.simulation.limits import HardTimeLimit, SoftTimeLimit, raising
-from tests.simulation.merchant import DESTINATION, Intent, Merchant
+from tests.simulation.merchant import DESTINATION, Intent, Merchant, mark_of
 from tests.simulation.network import Attempt, Network, Post
 from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Scheduler
 from tests.simulation.watching import Watch
@@ -140,7 +140,8 @@ class World:
         self.finished: set[str] = set()
         #: Events that were old enough to be deleted.
         self.pruned: set[str] = set()
-        #: The marks of operations by their ids, as they were before an erasure.
+        #: The marks of operations by their ids. An operation on an object whose payer was erased loses its arguments
+        #: soon.
         self.marks: dict[str, str | None] = {}
         #: What receivers have done and committed, until the last callback of that commit is called; and who it was.
         self._callbacks_due: dict[str, Actor] = {}
@@ -230,6 +231,15 @@ class World:
                 self.violated("after a death in a group its objects are dispatched alone", message)
             if actor is not None:
                 actor.claims |= claims
+            self._note_marks(cursor, tables)
+
+    def _note_marks(self, cursor: Any, tables: set[str]) -> None:
+        table = Operation._meta.db_table
+        if table in tables:
+            cursor.execute(f"SELECT id, arguments FROM {table}")
+            for pk, arguments in cursor.fetchall():
+                if pk not in self.marks and (given := json.loads(arguments)):
+                    self.marks[pk] = mark_of(given)
 
     # by the merchant's receivers
 
