@@ -59,19 +59,19 @@ def call_receivers(page: Page, work: Work) -> None:
         nonlocal failure, is_marked
         is_marked = False
         try:
-            with statements.preparing_cursor(connections[page.using]) as cursor:
-                call_and_mark(cursor)
+            call_and_mark()
             is_marked = True
         except ReceiverFailed as error:
             failure = error
             raise
 
-    def call_and_mark(cursor: CursorWrapper) -> None:
+    def call_and_mark() -> None:
         nonlocal has_callbacks
-        instance, lock = _lock(page, work, cursor)
+        connection = connections[page.using]
+        with statements.preparing_cursor(connection) as cursor:
+            instance, lock = _lock(page, work, cursor)
         # A receiver that catches a database error may have lost the transaction: after a deadlock MariaDB rolls back
         # everything and would commit only the later writes. PostgreSQL refuses every statement after an error.
-        connection = cursor.db
         registered = len(connection.run_on_commit)
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
@@ -91,7 +91,9 @@ def call_receivers(page: Page, work: Work) -> None:
             has_callbacks = len(connection.run_on_commit) > registered
             if has_callbacks and page.names_items and not page.is_last(work):
                 unname_all(page)
-            mark([item], lock, cursor, have_changes=bool(changes))
+            # A new cursor: django-tenants chooses the schema with it, and a receiver may have chosen another.
+            with statements.preparing_cursor(connection) as cursor:
+                mark([item], lock, cursor, have_changes=bool(changes))
         except AnyDatabaseError as error:
             if is_transient(error):
                 raise

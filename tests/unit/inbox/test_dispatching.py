@@ -120,6 +120,32 @@ def test_the_lock_and_the_mark_are_prepared_if_the_project_asks_for_it(
     assert Event.objects.get().state == EventState.DONE
 
 
+@pytest.mark.skipif(DRIVER != "psycopg", reason="others have no schemas of tenants")
+def test_a_receiver_may_read_in_another_schema(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
+    """The backend of django-tenants chooses the schema with each cursor: the mark was looked for in the receiver's."""
+    database: Any = connection
+    plain, schema = database._cursor, "public"
+
+    def choosing(name: str | None = None) -> Any:
+        cursor = plain(name)
+        cursor.execute(f"SET LOCAL search_path = {schema}")
+        return cursor
+
+    def read(_: str) -> bool:
+        nonlocal schema
+        schema = "pg_catalog"
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        schema = "public"
+        return False
+
+    receiver.fail = read
+    events = factories.life()
+    take_in(*events)
+    monkeypatch.setattr(connection, "_cursor", choosing)
+    assert inbox.dispatch() == len(events)
+
+
 def test_each_change_is_dispatched_batch_by_batch(receiver: Receiver) -> None:
     for item in factories.life():
         take_in(item)
