@@ -40,7 +40,7 @@ class Listener:
 
     def __init__(self, using: str) -> None:
         """Connect and listen. Raises the database's errors."""
-        # Its own connection, so that no transaction of ours delays messages, and the threads have those of a pool.
+        # Its own connection: no transaction of ours delays messages, and a pool keeps all of its for the threads.
         self._wrapper: Any = connections[using].copy()
         self._wrapper.settings_dict["OPTIONS"].pop("pool", None)
         self._wrapper.ensure_connection()
