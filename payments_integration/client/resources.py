@@ -9,16 +9,15 @@ limit to other callers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas
 from payments_integration.client import answers
-from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.pagination import get_page, walk
+from payments_integration.client.answers import Answer, PageOf, RawEvent, Reply
+from payments_integration.client.pagination import Filters, Paged
 from payments_integration.client.requestor import INTERACTIVE_WAIT, Requestor, segment
 from payments_integration.runtime import stopping
 
@@ -26,20 +25,6 @@ T = TypeVar("T")
 
 #: ``list`` is a method in the classes below.
 Whole: TypeAlias = Answer[list[T]]
-
-
-class Filters(TypedDict, total=False):
-    """The filters of all lists, and how the read waits. The spec says which list has which filters."""
-
-    status: str | None
-    merchant_reference: str | None
-    payment_id: str | None
-    type: str | None
-    created_from: datetime | None
-    created_to: datetime | None
-    #: Seconds (default: 10, in the background 120).
-    max_wait: float | None
-    background: bool
 
 
 class _Calls:
@@ -83,21 +68,9 @@ class _Canceled(_Resource[schemas.ResourceT]):
         return answers.resource(reply, self.struct, self.kind, object_id)
 
 
-class _Listed(_Resource[schemas.ResourceT]):
-    #: True if the list can be narrowed by time.
-    by_time = False
-
-    def _fetch(
-        self, limit: int, starting_after: str | None, filters: Mapping[str, object]
-    ) -> Answer[PageOf[schemas.ResourceT]]:
-        reply = get_page(self._requestor, self.path, limit, starting_after, filters)
+class _Listed(_Resource[schemas.ResourceT], Paged[schemas.ResourceT]):
+    def _read(self, reply: Reply, limit: int) -> Answer[PageOf[schemas.ResourceT]]:
         return answers.page(reply, self.struct, self.kind, limit)
-
-    def pages(
-        self, starting_after: str | None = None, **filters: Unpack[Filters]
-    ) -> Iterator[Answer[PageOf[schemas.ResourceT]]]:
-        """Yield every page, newest first. Items that could not be read are named in ``unreadable``."""
-        return walk(self.path, self._fetch, filters, starting_after, by_time=self.by_time)
 
     def list(self, **filters: Unpack[Filters]) -> Iterator[schemas.ResourceT]:
         """Yield every object, newest first, page after page. NoAnswer if one cannot be read."""
@@ -174,22 +147,17 @@ class PaymentMethods(_Calls):
         return answers.payment_methods(reply)
 
 
-class Events(_Calls):
-    path = "/events"
+class Events(_Calls, Paged[RawEvent]):
+    """Each event has its exact bytes."""
 
-    def pages(
-        self, starting_after: str | None = None, **filters: Unpack[Filters]
-    ) -> Iterator[Answer[PageOf[RawEvent]]]:
-        """Yield every page of the events' exact bytes, newest first. ``unread`` names what a page lacks."""
-        return walk(self.path, self._fetch, filters, starting_after, by_time=True)
+    path = "/events"
+    by_time = True
+
+    def _read(self, reply: Reply, limit: int) -> Answer[PageOf[RawEvent]]:
+        return answers.event_page(reply, limit)
 
     def newest(self, *, background: bool = False) -> Answer[PageOf[RawEvent]]:
-        return self._fetch(1, None, {"background": background})
-
-    def _fetch(
-        self, limit: int, starting_after: str | None, filters: Mapping[str, object]
-    ) -> Answer[PageOf[RawEvent]]:
-        return answers.event_page(get_page(self._requestor, self.path, limit, starting_after, filters), limit)
+        return self._page(1, None, {"background": background})
 
 
 class Client:

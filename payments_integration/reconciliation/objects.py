@@ -23,7 +23,7 @@ from payments_integration.dates import on_site
 from payments_integration.db import keyset
 from payments_integration.db.claims import CLOCK_SLACK, Claims, Held, long_ago
 from payments_integration.db.transactions import repeatable, updated
-from payments_integration.enums import OPEN_PAYMENT_STATUSES, OPEN_PAYOUT_STATUSES, OPEN_REFUND_STATUSES, Kind
+from payments_integration.enums import OPEN_PAYMENT_STATUSES, OPEN_PAYOUT_STATUSES, OPEN_REFUND_STATUSES
 from payments_integration.models import (
     DepositReference,
     DueRefresh,
@@ -277,9 +277,7 @@ def _sweep(
 def _pages(
     account: str, model: type[Any], horizon: datetime | None, heartbeat: Callable[[], None], cursor: str
 ) -> Iterator[Answer[PageOf[Any]]]:
-    client = get_client(account)
-    lists: dict[str, Any] = {Kind.PAYMENT: client.payments, Kind.PAYOUT: client.payouts, Kind.REFUND: client.refunds}
-    listed = lists[model.kind]
+    listed = get_client(account).of(str(model.kind))
     created_from = horizon if listed.by_time else None
 
     def walk(starting_after: str | None) -> Iterator[Answer[PageOf[Any]]]:
