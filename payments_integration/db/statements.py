@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -89,7 +89,9 @@ def insert_like_save(row: Model) -> None:
     with transaction.mark_for_rollback_on_error(using):
         # Without ON CONFLICT: under REPEATABLE READ, PostgreSQL would not say that the key is taken, but that the
         # transaction must be repeated, and a caller's transaction cannot be.
-        _insert(row, _columns(model)(row), connections[using], _one_text(model), None)
+        values = _columns(model)(row)
+        # One placeholder for each field, so that all rows share one text, with any optional fields.
+        _insert(row, values, connections[using], ("%s",) * len(values), None)
     row._state.adding, row._state.db = False, using
 
 
@@ -142,15 +144,13 @@ def placeholders(count: int) -> str:
 
 def columns(model: type[Model]) -> list[str]:
     """Return the columns of a model, in the order that ``from_values`` expects."""
-    return [_column(field) for field in _fields(model)]
+    return [str(field.column) for field in model._meta.concrete_fields]
 
 
 def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) -> list[Sequence[Any]]:
     """Return the rows whose column has one of these texts, each as its column values without conversion."""
-    quote = connections[using].ops.quote_name
-    names = ", ".join(map(quote, columns(model)))
-    one_of = f"{quote(column)} IN ({placeholders(len(keys))})"
-    sql = f"SELECT {names} FROM {quote(model._meta.db_table)} WHERE {one_of}"  # noqa: S608  (names of ours)
+    names, where = _quoted(using, *columns(model)), f"{_quoted(using, column)} IN ({placeholders(len(keys))})"
+    sql = f"SELECT {names} FROM {_table(model, using)} WHERE {where}"  # noqa: S608  (names of ours)
     with connections[using].cursor() as cursor:
         cursor.execute(sql, list(keys))
         return list(cursor.fetchall())
@@ -319,33 +319,28 @@ def _written(model: type[Model]) -> list[Field[Any, Any]]:
 
 
 @cache
-def _one_text(model: type[Model]) -> tuple[str, ...]:
-    """Return one placeholder per field, so that all rows share one text, with any optional fields."""
-    return ("%s",) * len(_written(model))
-
-
-@cache
 def _update_row_sql(model: type[Model], using: str, where: tuple[str, ...], values: tuple[str, ...]) -> str:
-    names = ", ".join(f"{column} = %s" for column in _quoted(model, using, values))
-    return f"UPDATE {_table(model, using)} SET {names} WHERE {_equal(model, using, where)}"  # noqa: S608  (names of ours)
+    changed, found = ", ".join(_equal(model, using, values)), " AND ".join(_equal(model, using, where))
+    return f"UPDATE {_table(model, using)} SET {changed} WHERE {found}"  # noqa: S608  (names of ours)
 
 
 @cache
 def _is_there_sql(model: type[Model], using: str, where: tuple[str, ...]) -> str:
-    return f"SELECT 1 FROM {_table(model, using)} WHERE {_equal(model, using, where)} LIMIT 1"  # noqa: S608  (names of ours)
+    found = " AND ".join(_equal(model, using, where))
+    return f"SELECT 1 FROM {_table(model, using)} WHERE {found} LIMIT 1"  # noqa: S608  (names of ours)
 
 
 def _table(model: type[Model], using: str) -> str:
     return connections[using].ops.quote_name(model._meta.db_table)
 
 
-def _quoted(model: type[Model], using: str, names: tuple[str, ...]) -> list[str]:
+def _quoted(using: str, *names: Any) -> str:
+    return ", ".join(map(connections[using].ops.quote_name, names))
+
+
+def _equal(model: type[Model], using: str, names: tuple[str, ...]) -> list[str]:
     fields: Any = model._meta
-    return [connections[using].ops.quote_name(fields.get_field(name).column) for name in names]
-
-
-def _equal(model: type[Model], using: str, names: tuple[str, ...]) -> str:
-    return " AND ".join(f"{column} = %s" for column in _quoted(model, using, names))
+    return [f"{_quoted(using, fields.get_field(name).column)} = %s" for name in names]
 
 
 _TEXT = (CharField.get_prep_value, TextField.get_prep_value)
@@ -378,10 +373,8 @@ def literal(value: Any) -> str:
 
 @cache
 def _lock_sql(model: type[Model], using: str) -> str:
-    quote = connections[using].ops.quote_name
-    table, key = quote(model._meta.db_table), quote(_column(model._meta.pk))
-    names = ", ".join(map(quote, columns(model)))
-    return f"UPDATE {table} SET account = account WHERE {key} = %s RETURNING {names}"  # noqa: S608  (names of ours)
+    [key], names = _equal(model, using, (model._meta.pk.name,)), _quoted(using, *columns(model))
+    return f"UPDATE {_table(model, using)} SET account = account WHERE {key} RETURNING {names}"  # noqa: S608  (names of ours)
 
 
 @cache
@@ -395,12 +388,12 @@ def _conversions(model: type[Model], using: str) -> tuple[list[str], list[tuple[
     """Return the names of a row's columns as attributes, and what some of them are converted by."""
     connection = connections[using]
     found = []
-    for position, field in enumerate(_fields(model)):
+    for position, field in enumerate(model._meta.concrete_fields):
         expression: Any = field.cached_col
         converters = connection.ops.get_db_converters(expression) + expression.get_db_converters(connection)
         if converters:
             found.append((position, expression, converters))
-    return [field.attname for field in _fields(model)], found
+    return [field.attname for field in model._meta.concrete_fields], found
 
 
 @cache
@@ -451,15 +444,15 @@ def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: d
     using = router.db_for_write(model)
     connection = connections[using]
     quote = connection.ops.quote_name
-    fields = [field for field in _fields(model) if not field.primary_key]
-    names = list(map(_column, fields))
+    fields = _without_key(model)
+    names = [field.column for field in fields]
     if connection.vendor == "mysql":
         new = {name: f"VALUES({quote(name)})" for name in names}
         conflict = "ON DUPLICATE KEY UPDATE"
     else:
         new = {name: f"EXCLUDED.{quote(name)}" for name in names}
-        conflict = f"ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET"
-    old = quote(model._meta.db_table)
+        conflict = f"ON CONFLICT ({_quoted(using, *unique)}) DO UPDATE SET"
+    old = _table(model, using)
     updates = ", ".join(f"{quote(column)} = {sql.format(old=old, new=new)}" for column, sql in changes.items())
     for portion in sizes.portions(rows, using=using, most=100):
         query = InsertQuery(model)
@@ -484,7 +477,7 @@ def update_many(rows: Sequence[Model]) -> None:
     target: dict[str, Any] = {}
     if connection.features.supports_update_conflicts_with_target:
         target = {"unique_fields": ["pk"]}
-    names = [field.name for field in _fields(model) if not field.primary_key]
+    names = [field.name for field in _without_key(model)]
     with transaction.mark_for_rollback_on_error(using):
         for portion in sizes.portions(rows, using=using):
             manager = model._default_manager.using(using)
@@ -493,7 +486,7 @@ def update_many(rows: Sequence[Model]) -> None:
 
 @sensitive_variables()  # a report of an error would show payers
 def _execute(using: str, sql: str, rows: Sequence[Model], *, with_keys: bool = False) -> int:
-    fields = _fields(type(rows[0]))
+    fields = type(rows[0])._meta.concrete_fields
     names = [field.attname for field in fields]
     records = [{name: getattr(row, name) for name in names} for row in rows]
     for name in [field.attname for field in fields if isinstance(field, OwnTextField)]:
@@ -519,49 +512,38 @@ def _plain_text(value: object) -> str:
     raise TypeError(f"a row cannot contain a {type(value).__name__}")
 
 
-@lru_cache(maxsize=64)
+@cache
 def _insert_many_sql(model: type[Model], using: str, has_keys: bool) -> str:
-    fields = [field for field in _fields(model) if has_keys or not field.primary_key]
-    quote = connections[using].ops.quote_name
-    columns = ", ".join(quote(_column(field)) for field in fields)
-    values = ", ".join(_value(field, quote) for field in fields)
-    table = quote(model._meta.db_table)
-    return f"INSERT INTO {table} ({columns}) SELECT {values} FROM {_records(model, using)}"  # noqa: S608  (table names of ours)
+    fields: Any = model._meta.concrete_fields if has_keys else _without_key(model)
+    names = _quoted(using, *(field.column for field in fields))
+    values = ", ".join(_value(field, using) for field in fields)
+    return f"INSERT INTO {_table(model, using)} ({names}) SELECT {values} FROM {_records(model, using)}"  # noqa: S608  (table names of ours)
 
 
-@lru_cache(maxsize=64)
+@cache
 def _update_sql(model: type[Model], using: str) -> str:
-    quote = connections[using].ops.quote_name
-    others = [field for field in _fields(model) if not field.primary_key]
-    (key,) = [field for field in _fields(model) if field.primary_key]
-    values = ", ".join(f"{quote(_column(field))} = {_value(field, quote)}" for field in others)
-    table = quote(model._meta.db_table)
-    ours = f"{table}.{quote(_column(key))}"
+    table, key = _table(model, using), model._meta.pk
+    values = ", ".join(f"{_quoted(using, each.column)} = {_value(each, using)}" for each in _without_key(model))
+    ours = f"{table}.{_quoted(using, key.column)}"
     # The planner assumes a hundred rows per document and would read the whole table: the keys show the number.
-    which = f"{ours} = {_value(key, quote)} AND {ours} = ANY(%s)"
+    which = f"{ours} = {_value(key, using)} AND {ours} = ANY(%s)"
     return f"UPDATE {table} SET {values} FROM {_records(model, using)} WHERE {which}"  # noqa: S608  (table names of ours)
 
 
 def _records(model: type[Model], using: str) -> str:
     """Return SQL for the JSON document as a table whose columns are named like the attributes."""
-    connection = connections[using]
-    quote = connection.ops.quote_name
-    columns = ", ".join(f"{quote(field.attname)} {_type(field, connection)}" for field in _fields(model))
+    columns = ", ".join(
+        f"{_quoted(using, field.attname)} "
+        f"{'text' if isinstance(field, BinaryField) else field.db_type(connections[using])}"
+        for field in model._meta.concrete_fields
+    )
     return f"json_to_recordset(%s) AS records({columns})"
 
 
-def _type(field: Field[Any, Any], connection: Any) -> str:
-    return "text" if isinstance(field, BinaryField) else str(field.db_type(connection))
-
-
-def _value(field: Field[Any, Any], quote: Callable[[str], str]) -> str:
-    value = f"records.{quote(field.attname)}"
+def _value(field: Field[Any, Any], using: str) -> str:
+    value = f"records.{_quoted(using, field.attname)}"
     return f"decode({value}, 'base64')" if isinstance(field, BinaryField) else value
 
 
-def _column(field: Field[Any, Any]) -> str:
-    return str(field.column)
-
-
-def _fields(model: type[Model]) -> list[Field[Any, Any]]:
-    return list(model._meta.concrete_fields)
+def _without_key(model: type[Model]) -> list[Any]:
+    return [field for field in model._meta.concrete_fields if not field.primary_key]
