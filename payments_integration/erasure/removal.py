@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from django.db import router
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import projection, schemas
@@ -156,28 +156,25 @@ def _erase_object(key: ObjectKey, erased: Erased) -> int:
     """Erase its row and its events' bodies and tracebacks. Returns how many events must be applied first."""
     account, kind, object_id = key
 
-    def write() -> tuple[bool, Counter[str], int, int]:
-        is_new = False
+    def write() -> tuple[Counter[str], int]:
+        done = Counter[str]()
         if kind in MIRRORS:
             was_erased = MIRRORS[kind]._default_manager.filter(pk=object_id).exclude(erased_at=None).exists()
-            is_new = projection.erase_row(account, kind, object_id) and not was_erased
+            done[kind] += projection.erase_row(account, kind, object_id) and not was_erased
         # After the row, which is locked now: a transaction that adds to these rows takes that lock first.
-        of_others = Counter[str]()
         for eraser in erasers():
-            of_others[eraser.name[0]] += eraser.erase(eraser.rows().filter(of_objects([key])))
+            done[eraser.name[0]] += eraser.erase(eraser.rows().filter(of_objects([key])))
         mine = Event.objects.filter(of_objects([key]))
         # An event needs its body until it is applied. The body is blanked afterwards.
         applied = mine.exclude(state=EventState.PENDING)
-        bodies = applied.filter(body__isnull=False).update(body=None)
-        for rows in (applied, StatusChange.objects.filter(of_objects([key]))):
+        done["event"] += applied.filter(body__isnull=False).update(body=None)
+        others: list[QuerySet[Any]] = [model.objects.filter(of_objects([key])) for model in (StatusChange, DueRefresh)]
+        for rows in (applied, *others):
             rows.exclude(error__in=("", REMOVED)).update(error=REMOVED)
-        DueRefresh.objects.filter(of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
-        return is_new, of_others, bodies, mine.filter(state=EventState.PENDING).count()
+        return done, mine.filter(state=EventState.PENDING).count()
 
-    is_new, of_others, bodies, pending = repeatable(write, using=router.db_for_write(Event))
-    erased.done[kind] += is_new
-    erased.done += of_others
-    erased.done["event"] += bodies
+    done, pending = repeatable(write, using=router.db_for_write(Event))
+    erased.done += done
     erased.pending_events += pending
     return pending
 

@@ -56,20 +56,16 @@ class Found:
     def counts(self) -> dict[str, int]:
         """Count the objects of each kind. ``open_operation`` counts operations that must be closed first."""
         counts: Counter[str] = Counter(kind for _, kind, _ in self.keys if kind != Erasure.OPERATION)
-        counts["event"] = sum(
-            Event.objects.filter(of_objects(part)).exclude(body=None).count() for part in in_parts(sorted(self.keys))
-        )
-        states = {
-            operation.pk: operation.state
-            for part in in_parts(sorted(self.keys))
-            for operation in operations_of(part).only("pk", "state")
-        }
+        states: dict[str, str] = {}
+        for part in in_parts(sorted(self.keys)):
+            counts["event"] += Event.objects.filter(of_objects(part)).exclude(body=None).count()
+            states |= dict(operations_of(part).values_list("pk", "state"))
+            for eraser in erasers():
+                counts[eraser.name[0]] += eraser.rows().filter(of_objects(part)).count()
+        for eraser, rows in self.elsewhere.items():
+            counts[eraser.name[0]] += len(rows)
         counts["open_operation"] = sum(state in OPEN_OPERATION_STATES for state in states.values())
         counts["operation"] = len(states) - counts["open_operation"]
-        for eraser in erasers():
-            counts[eraser.name[0]] = len(self.elsewhere.get(eraser, ())) + sum(
-                eraser.rows().filter(of_objects(part)).count() for part in in_parts(sorted(self.keys))
-            )
         counts["quarantined"] = len(self.quarantined)
         return {kind: count for kind, count in sorted(counts.items()) if count}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,11 +35,11 @@ class Selection:
     def of(
         cls,
         *,
-        emails: tuple[str, ...] = (),
-        phones: tuple[str, ...] = (),
-        documents: tuple[str, ...] = (),
-        references: tuple[str, ...] = (),
-        ids: tuple[str, ...] = (),
+        emails: Iterable[str] = (),
+        phones: Iterable[str] = (),
+        documents: Iterable[str] = (),
+        references: Iterable[str] = (),
+        ids: Iterable[str] = (),
     ) -> Selection:
         """Make a selection of typed values. Raises ValueError if one is too short to identify one payer."""
         found = cls(

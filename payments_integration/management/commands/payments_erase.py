@@ -78,10 +78,11 @@ class Command(PaymentsCommand):
                 found = erasure.select(self._selection(options), options["account"], looked=looked)
         except UnknownObject as error:
             raise CommandError(f"{error.args[0]}.", returncode=2) from None
-        self.stdout.write(f"Found: {_listed(found.counts())}." if _is_any(found) else "Nothing was found.")
+        is_any = found.keys or found.quarantined or any(found.elsewhere.values())
+        self.stdout.write(f"Found: {_listed(found.counts())}." if is_any else "Nothing was found.")
         if options["dry_run"]:
             self.stdout.write("Nothing was erased.")
-        elif _is_any(found):
+        elif is_any:
             self._erase(found, options)
         self.stdout.write("This command does not reach:")
         for place in _ELSEWHERE:
@@ -108,22 +109,12 @@ class Command(PaymentsCommand):
                 raise CommandError(f"Each line must be one of {', '.join(chosen)}, and a value.", returncode=2)
             chosen[name].append(value.strip())
         try:
-            selection = Selection.of(
-                emails=tuple(chosen["email"]),
-                phones=tuple(chosen["phone"]),
-                documents=tuple(chosen["document"]),
-                references=tuple(chosen["reference"]),
-                ids=tuple(chosen["id"]),
-            )
+            selection = Selection.of(**{f"{name}s": values for name, values in chosen.items()})
         except ValueError as error:
             raise CommandError(f"This selects no payer: {error}.", returncode=2) from None
         if selection.is_empty:
             raise CommandError("Choose a payer: --email, --phone, --document, --reference or --id.", returncode=2)
         return selection
-
-
-def _is_any(found: Found) -> bool:
-    return bool(found.keys or found.quarantined or any(found.elsewhere.values()))
 
 
 def _listed(counts: Mapping[str, int]) -> str:
