@@ -47,13 +47,11 @@ from payments_integration.validation.validator import NestedError, PythonError
 logger = get_logger(__name__)
 
 INVALID_REQUEST = InvalidRequest.type
-INVALID_STATE = InvalidState.type
-NOT_FOUND = NotFound.type
-API_ERROR = ApiError.type
-AUTHENTICATION = "authentication_error"
-PERMISSION = "permission_error"
-IDEMPOTENCY = "idempotency_error"
-RATE_LIMIT = RateLimited.type
+#: The type of an error by its status. Every other 4xx is an invalid request, and a 5xx an API error.
+_TYPES = {
+    401: "authentication_error", 403: "permission_error", 404: NotFound.type, 409: "idempotency_error",
+    422: InvalidState.type, 429: RateLimited.type,
+}  # fmt: skip
 
 #: Seconds after which the caller may try again, if the provider does not say.
 _RETRY_AFTER = 5
@@ -102,18 +100,18 @@ class Problem(Exception):
     def __init__(
         self,
         status: int,
-        type: str,
         code: str,
         message: str,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
         *,
+        type: str = "",
         errors: Sequence[WrongField] = (),
         hint: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.type = type
+        self.type = type or (ApiError.type if status >= 500 else _TYPES.get(status, INVALID_REQUEST))
         self.code = code
         self.message = message
         #: None unless it looks like a name. Callers may send any text, which must not reach the answer or the log.
@@ -131,7 +129,7 @@ class Problem(Exception):
 def wrong(fields: Sequence[WrongField]) -> Problem:
     """Return a 400 with all wrong fields, at least one."""
     first = fields[0]
-    return Problem(400, INVALID_REQUEST, first.code, first.message, first.param, errors=fields)
+    return Problem(400, first.code, first.message, first.param, errors=fields)
 
 
 def invalid(param: str, message: StrOrPromise) -> Problem:
@@ -143,19 +141,23 @@ def missing(param: str, message: str | None = None) -> Problem:
 
 
 def too_large() -> Problem:
-    return Problem(413, INVALID_REQUEST, "request_too_large", _("The request is larger than 256 KB."))
+    return Problem(413, "request_too_large", _("The request is larger than 256 KB."))
 
 
 def broke_off() -> Problem:
-    return Problem(400, INVALID_REQUEST, "parameter_invalid", _("The request broke off."))
+    return Problem(400, "parameter_invalid", _("The request broke off."))
 
 
 def length_required() -> Problem:
-    return Problem(411, INVALID_REQUEST, "length_required", _("Send the body's size in the header Content-Length."))
+    return Problem(411, "length_required", _("Send the body's size in the header Content-Length."))
 
 
-def not_found(param: str | None = None) -> Problem:
-    return Problem(404, NOT_FOUND, "resource_not_found", _("There is no such object."), param)
+def not_found(param: str | None = None, *, message: str = "") -> Problem:
+    return Problem(404, "resource_not_found", message or _("There is no such object."), param)
+
+
+def refused(message: str, param: str | None = None, *, hint: str = "") -> Problem:
+    return Problem(403, "permission_denied", message, param, hint=hint)
 
 
 def respond(problem: Problem, request_id: str) -> Response:
@@ -181,17 +183,17 @@ def problem_of(error: Exception, sent: Collection[str], *, is_change: bool) -> P
     if isinstance(error, Http404):
         return not_found()
     if isinstance(error, PermissionDenied):
-        return Problem(403, PERMISSION, "permission_denied", str(error) or _("You may not do this."))
+        return refused(str(error) or _("You may not do this."))
     if isinstance(error, drf.APIException):
         return _of_framework(error)
     if isinstance(error, UnreadablePostError):
         return broke_off()
     if isinstance(error, IdempotencyMismatch):
         words = _("This Idempotency-Key was used for another call. Nothing was done.")
-        return Problem(409, IDEMPOTENCY, "idempotency_conflict", words, "Idempotency-Key")
+        return Problem(409, "idempotency_conflict", words, "Idempotency-Key")
     if isinstance(error, OperationClosed):
         words = _("This call was closed: it did not happen and will not. Another call needs another key.")
-        return Problem(422, INVALID_STATE, "operation_closed", words)
+        return Problem(422, "operation_closed", words)
     if isinstance(error, ProviderError):
         return _of_provider(error, sent, is_change=is_change)
     if isinstance(error, NoAnswer | PagingError):
@@ -201,7 +203,7 @@ def problem_of(error: Exception, sent: Collection[str], *, is_change: bool) -> P
     if isinstance(error, OperationalError | InterfaceError):
         # The connection was lost or refused: during authentication, a read, or the recording of an operation.
         words = _("The database does not answer. Try again; a POST with the same Idempotency-Key.")
-        return Problem(503, API_ERROR, "database_unavailable", words, headers={"Retry-After": str(_RETRY_AFTER)})
+        return Problem(503, "database_unavailable", words, headers={"Retry-After": str(_RETRY_AFTER)})
     return None
 
 
@@ -218,7 +220,7 @@ def log(error: Exception, problem: Problem, request_id: str, route: str) -> None
 
 def internal() -> Problem:
     words = _("Something went wrong here. It was recorded. Repeat a POST with the same Idempotency-Key only.")
-    return Problem(500, API_ERROR, "internal_error", words)
+    return Problem(500, "internal_error", words)
 
 
 def _of_validation(error: ValidationError, sent: Collection[str]) -> Problem:
@@ -229,10 +231,10 @@ def _of_validation(error: ValidationError, sent: Collection[str]) -> Problem:
         message = " ".join(text for each in errors for text in each.messages)
         code, param = errors[0].code, _RENAMED.get(name, name) or None
         if code == "insufficient_balance":
-            return Problem(422, INVALID_STATE, code, message, param)
+            return Problem(422, code, message, param)
         if code == "max_value":
-            return Problem(422, INVALID_REQUEST, "amount_out_of_range", message, param)
-        return Problem(422, INVALID_STATE, "invalid_state", message)
+            return Problem(422, "amount_out_of_range", message, param, type=INVALID_REQUEST)
+        return Problem(422, "invalid_state", message)
     return wrong([_wrong_field(name, each, sent) for name, found in by_name.items() for each in found])
 
 
@@ -255,9 +257,9 @@ def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool
     errors = [WrongField(param, error.code, message)] if param else []
     if isinstance(error, InvalidRequest) or (isinstance(error, PermissionRefused) and error.code in _OF_THE_REQUEST):
         status = 400 if isinstance(error, InvalidRequest) and error.status_code != 422 else 422
-        return Problem(status, INVALID_REQUEST, error.code, message, param, errors=errors)
+        return Problem(status, error.code, message, param, type=INVALID_REQUEST, errors=errors)
     if isinstance(error, InvalidState):
-        return Problem(422, INVALID_STATE, error.code, message, param, errors=errors)
+        return Problem(422, error.code, message, param, errors=errors)
     if isinstance(error, NotFound):
         return not_found()
     if isinstance(error, RateLimited):
@@ -275,7 +277,7 @@ def _key_for(error: ProviderError) -> str:
 
 def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, advice: str = "") -> Problem:
     words = " ".join(filter(None, [_("The payment provider cannot do this now."), advice]))
-    return Problem(status, API_ERROR, "provider_unavailable", words, headers=headers)
+    return Problem(status, "provider_unavailable", words, headers=headers)
 
 
 def _of_framework(error: drf.APIException) -> Problem | None:
@@ -283,14 +285,14 @@ def _of_framework(error: drf.APIException) -> Problem | None:
         header = getattr(error, "auth_header", None)
         headers = {"WWW-Authenticate": header} if header else {}
         if isinstance(error, drf.NotAuthenticated):
-            return Problem(401, AUTHENTICATION, "not_authenticated", _("Sign in first."), headers=headers)
+            return Problem(401, "not_authenticated", _("Sign in first."), headers=headers)
         words = _("Your sign-in has expired or is not valid. Sign in again.")
-        return Problem(401, AUTHENTICATION, "credentials_invalid", words, headers=headers)
+        return Problem(401, "credentials_invalid", words, headers=headers)
     if isinstance(error, drf.PermissionDenied):
-        return Problem(403, PERMISSION, "permission_denied", str(error.detail))
+        return refused(str(error.detail))
     if isinstance(error, drf.Throttled):
         wait = {"Retry-After": str(max(1, math.ceil(getattr(error, "wait", None) or 1)))}
-        return Problem(429, RATE_LIMIT, "rate_limited", _("Too many requests."), headers=wait)
+        return Problem(429, "rate_limited", _("Too many requests."), headers=wait)
     if isinstance(error, drf.NotFound):
         return not_found()
     if isinstance(error, drf.ValidationError) and isinstance(error.detail, dict):
@@ -303,4 +305,4 @@ def _of_framework(error: drf.APIException) -> Problem | None:
     if error.status_code >= 500:
         return None
     code = "parameter_invalid" if error.status_code == 400 else error.default_code
-    return Problem(error.status_code, INVALID_REQUEST, code, str(error.detail))
+    return Problem(error.status_code, code, str(error.detail), type=INVALID_REQUEST)

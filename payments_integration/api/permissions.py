@@ -16,7 +16,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from payments_integration import conf, permissions
-from payments_integration.api.errors import PERMISSION, Problem
+from payments_integration.api.errors import refused
 
 
 class _ByPermission(BasePermission):
@@ -82,7 +82,7 @@ def _check_reference(request: Request) -> None:
     if not path or not isinstance(reference, str) or import_string(path)(request.user, reference) is not True:
         words = _("You may not use this merchant reference.")
         hint = "the option API_REFERENCE_CHECK says who may use which"
-        raise Problem(403, PERMISSION, "permission_denied", words, "merchant_reference", hint=hint)
+        raise refused(words, "merchant_reference", hint=hint)
 
 
 def _is_staff(user: Any) -> bool:

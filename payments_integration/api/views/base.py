@@ -336,6 +336,4 @@ class UnknownPathView(ApiView):
     schema = None  # type: ignore[assignment]  # not part of the description
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        raise errors.Problem(
-            404, errors.NOT_FOUND, "resource_not_found", _("There is no such address; each ends in a slash.")
-        )
+        raise errors.not_found(message=_("There is no such address; each ends in a slash."))

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from payments_integration import permissions, services
-from payments_integration.api.errors import INVALID_STATE, PERMISSION, Problem
+from payments_integration.api.errors import Problem, refused
 from payments_integration.api.request_bodies import DECISIONS, ApproveInput, DecideInput, RejectInput
 from payments_integration.api.schema import Route
 from payments_integration.api.serializers import OperationSerializer
@@ -48,9 +48,9 @@ class _DecisionView(SendingView):
         """Raise Problem for an error that is not about the body: the person (403) or the operation's state (422)."""
         named = getattr(error, "error_dict", {})
         if "actor" in named:
-            raise Problem(403, PERMISSION, "permission_denied", " ".join(error.messages)) from error
+            raise refused(" ".join(error.messages)) from error
         if "operation" in named:
-            raise Problem(422, INVALID_STATE, "invalid_state", " ".join(error.messages)) from error
+            raise Problem(422, "invalid_state", " ".join(error.messages)) from error
 
 
 class ApproveView(_DecisionView):

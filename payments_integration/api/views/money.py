@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from payments_integration import conf, permissions, services
 from payments_integration.api import accounts
-from payments_integration.api.errors import PERMISSION, Problem, invalid, missing
+from payments_integration.api.errors import invalid, missing, refused
 from payments_integration.api.lists import (
     DepositReferenceFilters,
     PaymentFilters,
@@ -92,7 +92,7 @@ class PaymentsView(ListView, SendingView):
         if not path:
             words = _("You may not choose what you pay.")
             hint = "the option API_PAYMENT, which says what a customer pays, is not set"
-            raise Problem(403, PERMISSION, "permission_denied", words, "amount", hint=hint)
+            raise refused(words, "amount", hint=hint)
         sent = dict(self.request.data)
         if "idempotency_key" in sent:
             # An API_PAYMENT that passes the body on would let a customer use the key of somebody else's payment.

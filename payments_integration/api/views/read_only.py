@@ -184,7 +184,7 @@ class TryView(ApiView):
         if not _has_swagger():
             words = _('To try the API here, install "%(package)s" and add "%(app)s" to INSTALLED_APPS.')
             words %= {"package": "drf-spectacular[sidecar]", "app": SWAGGER}
-            raise errors.Problem(404, errors.NOT_FOUND, "resource_not_found", words)
+            raise errors.not_found(message=words)
         header = settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-")
         return render(request._request, "payments_integration/api/try.html", {"csrf_header": header})
 

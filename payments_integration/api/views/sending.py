@@ -81,7 +81,7 @@ class SendingView(ApiView):
                 raise
             # The key is the project's, so another key of the caller's would change nothing.
             words = _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
-            raise errors.Problem(409, errors.IDEMPOTENCY, "idempotency_conflict", words) from error
+            raise errors.Problem(409, "idempotency_conflict", words) from error
         extra = {"account": row.account, "api_request_id": self.request_id}
         logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
         headers = self._location(row.kind, row.pk) if route.status == 201 else {}
