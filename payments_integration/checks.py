@@ -76,6 +76,8 @@ def check_settings(**options: Any) -> Messages:
         yield _warning("W001", f"{conf.NAME} has no account.", hint="manage.py payments_quickstart shows what to add.")
     elif not problems:
         yield from _without_effect(raw)
+        if raw.get("PROCESSING") == "celery":
+            yield from _about_celery(raw["ACCOUNTS"])
     if not apps.is_installed("rest_framework"):
         yield _warning(
             "W010",
@@ -91,11 +93,9 @@ def check_settings(**options: Any) -> Messages:
                 f"The environment variable {name} is not read. Did you mean {meant}?",
                 hint="Rename it. If it is yours, silence this check.",
             )
-    if isinstance(raw, Mapping) and raw.get("PROCESSING") == "celery":
-        yield from _about_celery(raw)
 
 
-def _about_celery(raw: Mapping[str, Any]) -> Messages:
+def _about_celery(accounts: Collection[str]) -> Messages:
     # Without a project's app Celery uses a default one, which reads its broker from this variable.
     if _celery_app() is None and not os.environ.get("CELERY_BROKER_URL"):
         yield _warning(
@@ -103,7 +103,7 @@ def _about_celery(raw: Mapping[str, Any]) -> Messages:
             "No Celery app is loaded, so wake-ups go to a broker on this machine, not to yours.",
             hint="Import your app in the __init__.py of its package: from yourproject.celery import app.",
         )
-    if unscheduled := _unscheduled(raw):
+    if unscheduled := _unscheduled(accounts):
         yield _warning(
             "W005",
             f"The schedule of Celery's beat has no process_events for {unscheduled}: an event whose wake-up message "
@@ -421,7 +421,7 @@ def _of_celery(name: str) -> Any:
     return getattr(settings, f"CELERY_{name.upper()}", None) if app is None else app.conf.get(name)
 
 
-def _unscheduled(raw: Any) -> str:
+def _unscheduled(accounts: Collection[str]) -> str:
     """Return the accounts without a scheduled process_events, for a message; "" if none."""
     schedule = _of_celery("beat_schedule") or {}
     # Celery also takes its own objects (celery.beat.ScheduleEntry), which have these as attributes.
@@ -435,10 +435,7 @@ def _unscheduled(raw: Any) -> str:
         return ""
     if not scheduled:
         return "any account"
-    accounts = raw.get("ACCOUNTS")
-    return (
-        ", ".join(repr(alias) for alias in accounts if alias not in scheduled) if isinstance(accounts, Mapping) else ""
-    )
+    return ", ".join(repr(alias) for alias in accounts if alias not in scheduled)
 
 
 def _annotated(option: str) -> dict[str, Any]:
@@ -455,10 +452,8 @@ def _annotated(option: str) -> dict[str, Any]:
 
 def _cut_short() -> list[str]:
     """Return the app's tasks that annotations give a shorter time than they may need."""
-    found: set[str] = set()
-    for option in ("soft_time_limit", "time_limit"):
-        found |= {task for task, limit in _annotated(option).items() if limit and limit < LIMITS[task]}
-    return [task for task in LIMITS if task in found]
+    limits = [_annotated(option) for option in ("soft_time_limit", "time_limit")]
+    return [task for task, needed in LIMITS.items() if any(0 < (each.get(task) or needed) < needed for each in limits)]
 
 
 @_listed

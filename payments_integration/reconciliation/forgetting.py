@@ -87,8 +87,10 @@ def refuse_to_forget(account: str, *, force: bool = False) -> None:
                 "the key of the other project first, or add --force"
             )
     for model in _models():
-        for relation in _relations(model):
-            _refuse_relation(relation, account)
+        # The relations that Django follows when it deletes a row, hidden ones included.
+        for field in model._meta.get_fields(include_hidden=True):
+            if field.auto_created and not field.concrete and (field.one_to_one or field.one_to_many):
+                _refuse_relation(field, account)
 
 
 def forget_account(
@@ -137,24 +139,18 @@ def _marked(account: str, held: Held, waiting: Callable[[timedelta], None] | Non
     held.write(forgetting_since=before or now)
     _forget_what_is_known()
     try:
-        left = min(TRUST, TRUST - (now - (before or now)))
-        if left > timedelta():
-            if waiting is not None:
-                waiting(left)
-            _wait(left, held)
+        left = min(TRUST, TRUST - (now - (before or now))).total_seconds()
+        if left > 0 and waiting is not None:
+            waiting(timedelta(seconds=left))
+        while left > 0:
+            time.sleep(min(left, HEARTBEAT_SECONDS))
+            left -= HEARTBEAT_SECONDS
+            held.renew()
         yield
     except BaseException:
         with suppress(ClaimLost):
             held.write(forgetting_since=before)
         raise
-
-
-def _wait(length: timedelta, held: Held) -> None:
-    seconds = length.total_seconds()
-    while seconds > 0:
-        time.sleep(min(seconds, HEARTBEAT_SECONDS))
-        seconds -= HEARTBEAT_SECONDS
-        held.renew()
 
 
 def _delete(account: str, held: Held, swept: Held, progress: Progress | None) -> dict[str, int]:
@@ -170,10 +166,7 @@ def _delete(account: str, held: Held, swept: Held, progress: Progress | None) ->
 
     for _ in range(ROUNDS):
         before = sum(counts.values())
-        try:
-            _delete_round(account, deleted_rows)
-        except (ProtectedError, RestrictedError) as error:
-            raise ForgetRefused(_protected(error, account)) from error
+        _delete_round(account, deleted_rows)
         if sum(counts.values()) == before:
             break
     else:
@@ -207,8 +200,15 @@ def _delete_page(model: type[Any], account: str, keys: list[Any]) -> int:
         # The count includes nothing else: a cascade deletes no row of this app, and no other row goes.
         return int(rows.using(router.db_for_write(model)).delete()[1].get(model._meta.label, 0))
 
-    with deletion_allowed():
-        return repeatable(delete, using=router.db_for_write(model), lost_races=False)
+    try:
+        with deletion_allowed():
+            return repeatable(delete, using=router.db_for_write(model), lost_races=False)
+    except (ProtectedError, RestrictedError) as error:
+        others = error.protected_objects if isinstance(error, ProtectedError) else error.restricted_objects
+        labels = ", ".join(sorted({row._meta.label for row in others}))
+        raise ForgetRefused(
+            f"rows of {labels} refer to rows of {account}, and do not let these be deleted: {_RELEASE}"
+        ) from error
 
 
 def _pages(model: type[Any], account: str) -> Iterator[list[Any]]:
@@ -258,15 +258,6 @@ def _has_its_key(account: str) -> bool:
     return entry is not None and state_of(account).filter(key_hash=entry.key_hash).exists()
 
 
-def _relations(model: type[Any]) -> list[Any]:
-    """Return the relations that Django follows when it deletes a row, hidden ones included."""
-    return [
-        field
-        for field in model._meta.get_fields(include_hidden=True)
-        if field.auto_created and not field.concrete and (field.one_to_one or field.one_to_many)
-    ]
-
-
 def _refuse_relation(relation: ForeignObjectRel, account: str) -> None:
     other: Any = relation.related_model
     # Django leaves the rows, but a constraint of the database keeps what they refer to.
@@ -280,12 +271,6 @@ def _refuse_relation(relation: ForeignObjectRel, account: str) -> None:
             f"rows of {other._meta.label} refer to rows of {account} ({relation.field.name}), and would be deleted "
             f"too, or do not let these be deleted: {_RELEASE}"
         )
-
-
-def _protected(error: ProtectedError | RestrictedError, account: str) -> str:
-    rows = error.protected_objects if isinstance(error, ProtectedError) else error.restricted_objects
-    labels = ", ".join(sorted({row._meta.label for row in rows}))
-    return f"rows of {labels} refer to rows of {account}, and do not let these be deleted: {_RELEASE}"
 
 
 def _table(model: type[Any]) -> str:

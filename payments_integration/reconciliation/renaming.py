@@ -80,21 +80,15 @@ def models_with_account() -> list[type[Any]]:
 def stored_accounts() -> list[str]:
     """Return every alias that has rows. Takes a few index reads per alias, however many rows there are."""
     found: set[str] = set()
-    for model in models_with_account():
-        if _is_indexed(model):
-            found |= _accounts_of(model)
+    for model in filter(_is_indexed, models_with_account()):
+        rows = model._default_manager.using(router.db_for_read(model)).order_by("account")
+        aliases = rows.values_list("account", flat=True)
+        alias = aliases.first()
+        while alias is not None:
+            found.add(alias)
+            # The database orders the aliases, by its index's collation.
+            alias = aliases.filter(account__gt=alias).first()
     return sorted(found)
-
-
-def _accounts_of(model: type[Any]) -> set[str]:
-    aliases = (
-        model._default_manager.using(router.db_for_read(model)).order_by("account").values_list("account", flat=True)
-    )
-    found: list[str] = []
-    # The database orders the aliases, by its index's collation.
-    while (alias := (aliases.filter(account__gt=found[-1]) if found else aliases).first()) is not None:
-        found.append(alias)
-    return set(found)
 
 
 def _is_indexed(model: type[Any]) -> bool:
