@@ -395,7 +395,7 @@ def test_another_account_is_shown_in_the_same_view(boss: Client) -> None:
 
 
 def test_an_account_that_is_not_shown_says_how_much_is_to_be_done_there(
-    boss: Client, staff: Callable[..., Client]
+    boss: Client, staff: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     became(rows.payout(account="second", created_at=ago(days=3)), "failed")
     became(rows.payment(account="second"), "on_hold")
@@ -407,6 +407,9 @@ def test_an_account_that_is_not_shown_says_how_much_is_to_be_done_there(
     assert accounts(boss, TODO).endswith("> defaultsecond 2")
     assert accounts(boss, f"{TODO}?account=second").endswith("> defaultsecond")
     assert accounts(staff("view_payment"), TODO).endswith("> defaultsecond 1")
+    for module in (todo, mirrored, orders):
+        monkeypatch.setattr(module, "SHOWN", 1)
+    assert accounts(boss, TODO).endswith("> defaultsecond 1 or more")
 
 
 def test_a_row_says_how_much_who_what_and_since_when(boss: Client) -> None:

@@ -115,14 +115,16 @@ class TodoPage:
         shell: ReadOnlyAdmin = self._payments()
         return shell.render_page(self.request, template, context, [("", str(_("To do")))])
 
-    def _accounts(self) -> Iterator[tuple[str, str, bool, int]]:
+    def _accounts(self) -> Iterator[tuple[str, str, bool, str]]:
         """Yield each account, if there are several, with the number of open rows if its list is not shown."""
         for alias, (name, address, is_shown) in zip(conf.aliases(), self.mine._accounts(), strict=False):
-            count = 0
+            count = ""
             if not is_shown:
                 other = TodoRows(self.site, self.request, alias)
                 orders = statistics.gather(alias, ["differences"]).differences if other.sees(Payment) else []
-                count = min(len(todo.things(other.asked(), orders)), todo.SHOWN)
+                found = len(todo.things(other.asked(), orders))
+                more = _("%(count)s or more") % {"count": todo.SHOWN}
+                count = more if found > todo.SHOWN else str(found or "")
             yield name, address, is_shown, count
 
     def _is_sent(self, row: Row) -> bool:
