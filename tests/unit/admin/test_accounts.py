@@ -114,6 +114,8 @@ def test_found_payments_and_selected_ones_say_whose_they_are(boss: Client, accou
     found, chosen = (f"{url('payment', 'search')}?q=pay_b", f"{url('payment', 'refund-selected')}?id={paid.pk}")
     for address in (found, chosen):
         assert "Shop Brazil" in page(boss, address).partition('id="content"')[2], address
+    type(paid).objects.update(merchant_reference=None)
+    assert "<td>Shop Brazil</td>" in page(boss, chosen)
     accounts(br={"NAME": "Shop Brazil"})
     for address in (found, chosen):
         assert "Shop Brazil" not in page(boss, address).partition('id="content"')[2], address

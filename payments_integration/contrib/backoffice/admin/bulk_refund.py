@@ -259,8 +259,8 @@ def _key(form: ReasonForm, part: Part) -> str:
 
 def _reference(payment: Payment) -> str:
     """Return the merchant reference, with the account if there are several."""
-    shown = display.text(payment.merchant_reference)
-    return f"{shown} · {display.text(conf.account_name(payment.account))}" if len(conf.aliases()) > 1 else shown
+    account = conf.account_name(payment.account) if len(conf.aliases()) > 1 else ""
+    return display.text(" · ".join(filter(None, (payment.merchant_reference, account))))
 
 
 def _totals(parts: Iterable[Part]) -> list[tuple[str, int]]:
