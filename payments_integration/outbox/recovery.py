@@ -19,7 +19,14 @@ from payments_integration import conf, sync, wakeup
 from payments_integration.db.claims import ClaimLost, expired
 from payments_integration.db.statements import are_there
 from payments_integration.db.transactions import ledger_database, refuse_transaction
-from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
+from payments_integration.exceptions import (
+    INTERRUPTIONS,
+    NoAnswer,
+    PagingError,
+    ProviderError,
+    WireError,
+    request_id_of,
+)
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, look_ups, outcomes, repeats, sending
 from payments_integration.outbox.operations import Precondition
@@ -214,15 +221,15 @@ def _resume_safely(pk: str) -> str:
         return str(operation.state)
     except ClaimLost:
         return "skipped"
-    except ImproperlyConfigured:
+    except (*INTERRUPTIONS, ImproperlyConfigured):
         raise
-    except Exception as error:
+    except BaseException as error:  # also CancelledError, and the time-outs of gevent
         extra = {**ledger.log_ids(operation), "request_id": request_id_of(error)}
         logger.exception("Resuming operation %s failed", pk, extra=extra)
         return _failed(operation, error)
 
 
-def _failed(operation: Operation, error: Exception) -> str:
+def _failed(operation: Operation, error: BaseException) -> str:
     """Try again when the operation's claim has ended, for 48 hours at most, after an error on our side."""
     since = operation.first_sent_at or operation.created_at
     if operation.state not in RESUMABLE or timezone.now() - since <= look_ups.GIVE_UP_AFTER:

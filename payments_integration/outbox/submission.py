@@ -22,7 +22,14 @@ from payments_integration.db.transactions import (
     refuse_hidden_transaction,
     refuse_transaction_elsewhere,
 )
-from payments_integration.exceptions import IdempotencyMismatch, NoAnswer, OutcomeUnknown, PaymentsError, RateLimited
+from payments_integration.exceptions import (
+    INTERRUPTIONS,
+    IdempotencyMismatch,
+    NoAnswer,
+    OutcomeUnknown,
+    PaymentsError,
+    RateLimited,
+)
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
 from payments_integration.outbox.ledger import CommitCheck
@@ -177,5 +184,7 @@ def _send_deferred(pk: str) -> None:
         logger.info("Operation %s was taken over by another worker", pk, extra={"operation_id": pk})
     except OutcomeUnknown:
         logger.info("The outcome of operation %s is not known yet", pk, extra={"operation_id": pk})
-    except Exception:
+    except INTERRUPTIONS:
+        raise
+    except BaseException:  # also CancelledError, and the time-outs of gevent
         logger.exception("Sending operation %s failed; it will be resumed", pk, extra={"operation_id": pk})

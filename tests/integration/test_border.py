@@ -921,6 +921,34 @@ def test_a_block_that_a_receiver_of_all_rows_leaves_open_keeps_no_later_transact
     assert set(Payment.objects.values_list("merchant_reference", flat=True)) == {"A-1", "A-2"}
 
 
+@pytest.mark.parametrize("is_by_schedule", [False, True])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), BaseException("a time-out")])
+def test_whatever_a_receiver_raises_for_an_answer_other_deferred_calls_are_sent(
+    error: BaseException, is_by_schedule: bool
+) -> None:
+    called: list[bool] = []
+
+    def index(sender: type[Any], instance: Any, **_: Any) -> None:
+        if sender is Payment and instance.merchant_reference == "A-1":
+            raise error
+
+    post_save.connect(index)
+    try:
+        with ProviderSandbox():
+            with transaction.atomic():
+                for reference in ("A-1", "A-2"):
+                    services.defer(services.create_payment, **arguments(reference))
+                if is_by_schedule:
+                    connection.run_on_commit.clear()
+                transaction.on_commit(lambda: called.append(True))
+            if is_by_schedule:
+                assert services.resume_operations() == {"failed": 1, "done": 1}
+    finally:
+        post_save.disconnect(index)
+    assert called
+    assert list(Operation.objects.order_by("created_at").values_list("state", flat=True)) == ["unknown", "done"]
+
+
 def test_a_full_resync_ends_although_receivers_of_all_rows_fail() -> None:
     with ProviderSandbox() as sandbox:
         for _ in range(2):
@@ -934,9 +962,17 @@ def test_a_full_resync_ends_although_receivers_of_all_rows_fail() -> None:
 
 
 def pay(reference: str) -> Payment:
-    return services.create_payment(
-        amount=1_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference=reference
-    )
+    return services.create_payment(**arguments(reference))
+
+
+def arguments(reference: str) -> dict[str, Any]:
+    return {
+        "amount": 1_000,
+        "currency": "CLP",
+        "country": "CL",
+        "method_code": "cl_webpay_card",
+        "merchant_reference": reference,
+    }
 
 
 def to_be_read(*names: str) -> None:
