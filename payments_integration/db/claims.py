@@ -106,9 +106,9 @@ def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
     return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
 
 
-def long_ago(field: str, length: timedelta) -> Q:
+def long_ago(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
     """Match rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
 
     A time in the future was written while a clock was ahead: it counts too.
     """
-    return expired(field, length, now=timezone.now() - length)
+    return expired(field, length, now=(now or timezone.now()) - length)

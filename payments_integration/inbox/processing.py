@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from functools import cache
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from django.db import DatabaseError, connections, router
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
 from payments_integration.attention import call_attention, name_trouble
 from payments_integration.db import statements
-from payments_integration.db.claims import long_ago
+from payments_integration.db.claims import CLOCK_SLACK, long_ago
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import are_there, filter_account_last, in_index_order, placeholders
 from payments_integration.db.transactions import WriterPauses, deleted, locked, repeatable
@@ -140,15 +141,11 @@ def _batch(
     using = router.db_for_write(Event)
 
     def batch() -> tuple[list[Event], int, int]:
-        pending = unapplied(account)
-        if only is not None:
+        if only is None:
+            events = _next_events(account, since, using)
+        else:
             pending = Event.objects.filter(pk__in=only, state=EventState.PENDING).order_by("created_at", "id")
-        if since is not None:
-            pending = pending.filter(created_at__gte=since)
-        pending = locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE]
-        sql, parameters = pending.query.get_compiler(using=using).as_sql()
-        found = in_index_order(str(sql), parameters, using=using)
-        events = [statements.from_values(Event, values, using) for values in found]
+            events = list(locked(pending, skip_locked=True))
         if not events:
             return [], 0, 0
         with telemetry.during(telemetry.Batch(events)):
@@ -160,6 +157,33 @@ def _batch(
     if applied:
         telemetry.happened(telemetry.Applied(applied))
     return len(applied) + refused, postponed
+
+
+def _next_events(account: str | None, since: datetime | None, using: str) -> list[Event]:
+    """Lock and return the next batch of pending events, created at ``since`` or later."""
+    now, refused, size, window = timezone.now(), tuple(waiting_accounts(account)), conf.current().BATCH_SIZE, _window()
+    sql, parameters = _next_events_sql(account, since is not None, refused, window, size, using)
+    prepared = connections[using].ops.adapt_datetimefield_value
+    times = {_SINCE: since, _NOW - window: now - window, _NOW + CLOCK_SLACK: now + CLOCK_SLACK}
+    given = {prepared(placeholder): prepared(time) for placeholder, time in times.items()}
+    found = in_index_order(sql, [given.get(value, value) for value in parameters], using=using)
+    return [statements.from_values(Event, values, using) for values in found]
+
+
+#: Placeholders for the times of a call, in a statement that is built once.
+_NOW, _SINCE = datetime(1970, 3, 1, tzinfo=UTC), datetime(1969, 3, 1, tzinfo=UTC)
+
+
+@lru_cache(maxsize=64)
+def _next_events_sql(
+    account: str | None, has_since: bool, refused: tuple[str, ...], window: timedelta, size: int, using: str
+) -> tuple[str, tuple[Any, ...]]:
+    """Build the statement once: Django takes longer to build it than to apply an event."""
+    pending = _unapplied(account, refused=refused, window=window, now=_NOW)
+    if has_since:
+        pending = pending.filter(created_at__gte=_SINCE)
+    sql, parameters = locked(pending, skip_locked=True)[:size].query.get_compiler(using=using).as_sql()
+    return str(sql), tuple(parameters)
 
 
 def _apply_alone(account: str | None, event_id: str) -> int:
@@ -178,13 +202,25 @@ def _apply_alone(account: str | None, event_id: str) -> int:
 
 def unapplied(account: str | None = None, *, stuck: bool = False) -> QuerySet[Event]:
     """Return events to be applied now, oldest first. ``stuck``: events that failed before, instead."""
+    refused = waiting_accounts(account)
+    return _unapplied(account, refused=refused, window=_window(), now=timezone.now(), stuck=stuck)
+
+
+def _window() -> timedelta:
+    """Return how long deliveries are held back, so that late ones are sorted in."""
     settings = conf.current()
+    return timedelta(seconds=settings.REORDER_WINDOW if settings.PROCESSING == "celery" else 0)
+
+
+def _unapplied(
+    account: str | None, *, refused: Collection[str], window: timedelta, now: datetime, stuck: bool = False
+) -> QuerySet[Event]:
     events = Event.objects.filter(state=EventState.PENDING)
     events = events.filter(attempts__gt=0) if stuck else events.filter(attempts=0)
     # Their events wait while the account's API key may be of another project.
-    events = filter_account_last(events, account).exclude(account__in=waiting_accounts(account))
-    if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
-        long_enough = long_ago("received_at", timedelta(seconds=settings.REORDER_WINDOW))
+    events = filter_account_last(events, account).exclude(account__in=refused)
+    if window:
+        long_enough = long_ago("received_at", window, now=now)
         # Events of a reconciliation pass are held until their window is complete, and are sorted then.
         events = events.filter(long_enough | Q(source=EventSource.RECONCILIATION))
     return events.order_by("created_at", "id")
