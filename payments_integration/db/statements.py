@@ -8,10 +8,11 @@ that has grown since it was last analysed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -147,12 +148,23 @@ def columns(model: type[Model]) -> list[str]:
     return [str(field.column) for field in model._meta.concrete_fields]
 
 
-def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) -> list[Sequence[Any]]:
-    """Return the rows whose column has one of these texts, each as its column values without conversion."""
-    names, where = _quoted(using, *columns(model)), f"{_quoted(using, column)} IN ({placeholders(len(keys))})"
-    sql = f"SELECT {names} FROM {_table(model, using)} WHERE {where}"  # noqa: S608  (names of ours)
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql, list(keys))
+def rows_in(
+    model: type[Model], keys: Mapping[str, Collection[str]], using: str, *, lock: bool = False
+) -> list[Sequence[Any]]:
+    """Return the rows whose columns each have one of these texts, as column values without conversion.
+
+    ``lock``: lock them in the order of their keys, and leave out rows that another transaction has locked.
+    """
+    connection = connections[using]
+    features = connection.features
+    where = " AND ".join(f"{_quoted(using, column)} IN ({placeholders(len(texts))})" for column, texts in keys.items())
+    sql = f"SELECT {_quoted(using, *columns(model))} FROM {_table(model, using)} WHERE {where}"  # noqa: S608  (ours)
+    if lock and features.has_select_for_update:
+        skips, no_key = features.has_select_for_update_skip_locked, features.has_select_for_no_key_update
+        lock_sql = connection.ops.for_update_sql(skip_locked=skips, no_key=no_key)
+        sql = f"{sql} ORDER BY {_quoted(using, model._meta.pk.column)} {lock_sql}"
+    with connection.cursor() as cursor:
+        cursor.execute(sql, list(chain.from_iterable(keys.values())))
         return list(cursor.fetchall())
 
 

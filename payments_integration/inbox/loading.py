@@ -139,7 +139,7 @@ def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
         ids = [key[2] for key in works if key[1] == kind]
         column, names = key_column(kind), statements.columns(model)
         account_at, key_at, version_at, erased_at = map(names.index, ("account", column, "version", "erased_at"))
-        for values in statements.rows_in(model, column, ids, using) if ids else ():
+        for values in statements.rows_in(model, {column: ids}, using) if ids else ():
             work = works.get((values[account_at], kind, values[key_at]))
             if work is not None:
                 work.values, work.seen = values, (values[version_at], values[erased_at] is not None)

@@ -9,10 +9,11 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from django.db import router
+
 from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.fields import SameAccountKey
-from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import MIRRORS, Event, Mirror, ObjectKey, RefreshReason, StateBy, StatusChange
 from payments_integration.projection import ordering, rows
@@ -194,8 +195,9 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[rows.RowKey, _Object]:
         keys = [key for key in objects if key[0] == kind]
         if not keys:
             continue
-        wanted = model._default_manager.filter(rows.identity(model, keys))
-        for row in locked(wanted, skip_locked=True).order_by("pk"):
+        using = router.db_for_write(model)
+        for values in statements.rows_in(model, rows.identity(model, keys), using, lock=True):
+            row: Any = statements.from_values(model, values, using)
             item = objects.get((kind, rows.scope(kind, row.account), row.object_id))
             if item is not None:
                 item.row = row

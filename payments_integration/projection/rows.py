@@ -242,7 +242,7 @@ def read_facts(events: Iterable[Event], mirrored: Iterable[RowKey], erasing: Col
     ]
     parts += [
         MIRRORS[kind]
-        ._default_manager.filter(identity(MIRRORS[kind], wanted))
+        ._default_manager.filter(**{f"{name}__in": of for name, of in identity(MIRRORS[kind], wanted).items()})
         .values_list("account", Value(kind, CharField()), _id_field(kind), no_text, nothing, nothing, nothing)
         for kind, wanted in sorted(by_kind.items())
     ]
@@ -275,15 +275,14 @@ def scope(kind: str, account: str) -> str:
     return account if kind == Kind.BALANCE else ""
 
 
-def identity(model: type[Any], keys: Collection[RowKey]) -> Q:
-    """Match the rows with these keys, and other balances of the same accounts and currencies."""
-    if model is Balance:
-        return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
-    return Q(pk__in=[key[2] for key in keys])
+def identity(model: type[Any], keys: Collection[RowKey]) -> dict[str, set[str]]:
+    """Return the columns of these rows, with their values. Other balances of the accounts may have them too."""
+    scopes = {"account": {key[1] for key in keys}} if model is Balance else {}
+    return {**scopes, _id_field(model.kind): {key[2] for key in keys}}
 
 
 def _id_field(kind: str) -> str:
-    return "currency" if kind == Kind.BALANCE else "pk"
+    return "currency" if kind == Kind.BALANCE else "id"
 
 
 def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:
