@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -19,10 +20,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from payments_integration import inbox, tasks
+from payments_integration import inbox, services, tasks
 from payments_integration.admin.flows import reconcile
 from payments_integration.db import reconnecting
-from payments_integration.exceptions import TransactionRefused
+from payments_integration.exceptions import OutcomeUnknown, TransactionRefused
 from payments_integration.models import Event, EventState, ReconciliationRun
 from payments_integration.reconciliation import due
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
@@ -31,6 +32,7 @@ from payments_integration.wakeup import _on_wake, _publisher
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
+from tests.fake_provider import PAYOUT, Fake, Lost, make_due, timeout
 
 PUBLIC = ("process_events", "reconcile_events", "reconcile_objects", "resume_operations", "sync_balances", "prune")
 
@@ -438,3 +440,14 @@ def test_a_pass_without_work_takes_five_looks_at_most() -> None:
     with mock.patch.object(due, "pass_ended", mock.MagicMock()), CaptureQueriesContext(connection) as queries:
         tasks.process_events("default")
     assert len([query for query in queries if query["sql"].startswith("SELECT")]) <= 5
+
+
+@pytest.mark.django_db
+def test_a_pass_reads_what_its_operations_ask_for(fake: Fake) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    make_due()
+    counts = Counter[str]()
+    due.process_due("default", done=counts)
+    assert (counts["operations"], counts["read"]) == (1, 1)
