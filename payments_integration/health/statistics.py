@@ -87,72 +87,54 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
     passes = _passes(accounts, now)
     answered = _last_answered(accounts)
     endpoints = _endpoints(accounts, now)
-    return {
-        alias: _account_statistics(
-            states.get(alias) or AccountState(account=alias),
-            newest[alias],
-            backlogs[alias],
-            passes[alias],
-            answered.get(alias),
-            endpoints[alias],
-            now,
+    found: dict[str, AccountStatistics] = {}
+    for alias in accounts:
+        state = states.get(alias) or AccountState(account=alias)
+        arrivals, waiting, runs = newest[alias], backlogs[alias], passes[alias]
+        backlog = (
+            waiting["pending"],
+            _joined(waiting["undispatched_events"], waiting["undispatched_changes"]),
+            waiting["held"],
+            waiting["refreshes"],
+            waiting["operations"],
         )
-        for alias in accounts
-    }
-
-
-def _account_statistics(
-    state: AccountState,
-    newest: list[_Arrival],
-    waiting: dict[str, Waiting],
-    passes: list[_Pass],
-    answered: _Answered | None,
-    endpoints: list[Endpoint],
-    now: datetime,
-) -> AccountStatistics:
-    backlog = (
-        waiting["pending"],
-        _joined(waiting["undispatched_events"], waiting["undispatched_changes"]),
-        waiting["held"],
-        waiting["refreshes"],
-        waiting["operations"],
-    )
-    return AccountStatistics(
-        last_event_age_seconds=age(max((at for at, _, _ in newest), default=None), now),
-        last_webhook_age_seconds=age(
-            max((at for at, _, source in newest if source == EventSource.WEBHOOK), default=None), now
-        ),
-        webhooks_last_day=_count_by_source(newest, EventSource.WEBHOOK, now),
-        recovered_last_day=_count_by_source(newest, EventSource.RECONCILIATION, now),
-        recovered_since_webhook=_recovered_since_webhook(newest),
-        webhook_lag=_lag(newest, state.clock_offset or 0.0, now),
-        backlog=Backlog(_oldest(backlog), *backlog),
-        operations=Operations(
-            waiting["recorded"], waiting["unknown"], waiting["needs_person"], waiting["awaiting_approval"]
-        ),
-        events=Events(
-            not_applied=waiting["not_applied"],
-            parked=_joined(waiting["parked_events"], waiting["parked_changes"]),
-            quarantined=waiting["quarantined"],
-        ),
-        provider_error=_provider_error(answered, passes),
-        refreshes_failing=waiting["refreshes_failing"].count,
-        watermark_age_seconds=age(state.watermark, now),
-        resync_due=state.resync_due_at is not None,
-        # While a process does the resync, or waits to retry it after an error, it does not wait for a process.
-        resync_waits_seconds=(
-            state.resync_due_at
-            and age(max(state.resync_due_at, state.sweep_claimed_until or state.resync_due_at), now)
+        found[alias] = AccountStatistics(
+            last_event_age_seconds=age(max((at for at, _, _ in arrivals), default=None), now),
+            last_webhook_age_seconds=age(
+                max((at for at, _, source in arrivals if source == EventSource.WEBHOOK), default=None), now
+            ),
+            webhooks_last_day=_count_by_source(arrivals, EventSource.WEBHOOK, now),
+            recovered_last_day=_count_by_source(arrivals, EventSource.RECONCILIATION, now),
+            recovered_since_webhook=_recovered_since_webhook(arrivals),
+            webhook_lag=_lag(arrivals, state.clock_offset or 0.0, now),
+            backlog=Backlog(_oldest(backlog), *backlog),
+            operations=Operations(
+                waiting["recorded"], waiting["unknown"], waiting["needs_person"], waiting["awaiting_approval"]
+            ),
+            events=Events(
+                not_applied=waiting["not_applied"],
+                parked=_joined(waiting["parked_events"], waiting["parked_changes"]),
+                quarantined=waiting["quarantined"],
+            ),
+            provider_error=_provider_error(answered.get(alias), runs),
+            refreshes_failing=waiting["refreshes_failing"].count,
+            watermark_age_seconds=age(state.watermark, now),
+            resync_due=state.resync_due_at is not None,
+            # While a process does the resync, or waits to retry it after an error, it does not wait for a process.
+            resync_waits_seconds=(
+                state.resync_due_at
+                and age(max(state.resync_due_at, state.sweep_claimed_until or state.resync_due_at), now)
+            )
+            or None,
+            clock_offset_seconds=state.clock_offset,
+            key_replaced=replaced_key(state),
+            runs=Runs(*(_run([row for row in runs if row.kind == kind], now) for kind in _KINDS)),
+            drift=_drift(runs, now),
+            endpoints=endpoints[alias],
+            erasures=waiting["erasures"],
+            paid_twice=waiting["paid_twice"],
         )
-        or None,
-        clock_offset_seconds=state.clock_offset,
-        key_replaced=replaced_key(state),
-        runs=Runs(*(_run([row for row in passes if row.kind == kind], now) for kind in _KINDS)),
-        drift=_drift(passes, now),
-        endpoints=endpoints,
-        erasures=waiting["erasures"],
-        paid_twice=waiting["paid_twice"],
-    )
+    return found
 
 
 def _union(parts: Sequence[QuerySet[Any, Any]]) -> Iterator[tuple[Any, ...]]:
