@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
-
-from django.db.models import Q, QuerySet
 
 from payments_integration import conf, reconciliation
 from payments_integration.dates import on_site
 from payments_integration.exceptions import public_error
 from payments_integration.health.backlogs import FAILING_ATTEMPTS
-from payments_integration.health.examination import first_line
+from payments_integration.health.examination import UNFINISHED, first_line
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DueRefresh,
@@ -51,12 +50,9 @@ def explain(account: str, code: Reason) -> list[str]:
     return list(find(account)) if find is not None else []
 
 
-def _operations(*states: str) -> Callable[[str], Iterator[str]]:
-    def lines(account: str) -> Iterator[str]:
-        found = Operation.objects.filter(account=account, state__in=states).order_by("created_at", "pk")
-        yield from map(_operation, found[:SHOWN])
-
-    return lines
+def _operations(account: str, *, states: Iterable[str]) -> Iterator[str]:
+    found = Operation.objects.filter(account=account, state__in=states).order_by("created_at", "pk")
+    return map(_operation, found[:SHOWN])
 
 
 def _operation(row: Operation) -> str:
@@ -66,15 +62,15 @@ def _operation(row: Operation) -> str:
     return f"{row.pk}: {row.operation}{money}, {row.state}, {asked}{error}"
 
 
-def _items(*states: str, only: Q | None = None, changes: bool = False) -> Callable[[str], Iterator[str]]:
-    def lines(account: str) -> Iterator[str]:
-        events = Event.objects.filter(only or Q(), account=account, state__in=states).order_by("created_at", "id")
-        yield from map(_event, events[:SHOWN])
-        if changes:
-            found = StatusChange.objects.filter(account=account, state__in=states).order_by("at", "pk")
-            yield from map(_change, found[:SHOWN])
+def _events(account: str, **filters: Any) -> Iterator[str]:
+    return map(_event, Event.objects.filter(account=account, **filters).order_by("created_at", "id")[:SHOWN])
 
-    return lines
+
+def _items(account: str, *, states: Iterable[str]) -> Iterator[str]:
+    """Yield the events in these states, then the changes of status."""
+    yield from _events(account, state__in=states)
+    changes = StatusChange.objects.filter(account=account, state__in=states).order_by("at", "pk")
+    yield from map(_change, changes[:SHOWN])
 
 
 def _event(row: Event) -> str:
@@ -101,25 +97,17 @@ def _failure(row: Any) -> str:
     return f"; attempt {row.attempts} failed: {error['error']} in {frame['file']}, line {frame['line']}"
 
 
-def _refreshes(**filters: Any) -> Callable[[str], Iterator[str]]:
-    def lines(account: str) -> Iterator[str]:
-        for row in DueRefresh.objects.filter(account=account, **filters).order_by("due_at")[:SHOWN]:
-            failed = f"; attempt {row.attempts} failed: {first_line(row.error)}" if row.error else ""
-            yield f"{row.object_kind} {row.object_id}: {row.reason}, due at {_time(row.due_at)}{failed}"
-
-    return lines
+def _refreshes(account: str, **filters: Any) -> Iterator[str]:
+    for row in DueRefresh.objects.filter(account=account, **filters).order_by("due_at")[:SHOWN]:
+        failed = f"; attempt {row.attempts} failed: {first_line(row.error)}" if row.error else ""
+        yield f"{row.object_kind} {row.object_id}: {row.reason}, due at {_time(row.due_at)}{failed}"
 
 
-def _runs(*kinds: str, **filters: Any) -> Callable[[str], Iterator[str]]:
-    def lines(account: str) -> Iterator[str]:
-        found: QuerySet[ReconciliationRun] = ReconciliationRun.objects.filter(account=account, **filters)
-        if kinds:
-            found = found.filter(kind__in=kinds)
-        for row in found.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")[:SHOWN_RUNS]:
-            error = f": {first_line(public_error(row.error))}" if row.error else ""
-            yield f"pass over {row.kind} at {_time(row.started_at)}, {row.pages} pages, {row.state}{error}"
-
-    return lines
+def _runs(account: str, **filters: Any) -> Iterator[str]:
+    found = ReconciliationRun.objects.filter(account=account, **filters).exclude(state=RunState.SKIPPED)
+    for row in found.order_by("-started_at", "-pk")[:SHOWN_RUNS]:
+        error = f": {first_line(public_error(row.error))}" if row.error else ""
+        yield f"pass over {row.kind} at {_time(row.started_at)}, {row.pages} pages, {row.state}{error}"
 
 
 def _endpoints(account: str) -> Iterator[str]:
@@ -138,16 +126,15 @@ def _recovered(account: str) -> Iterator[str]:
 def _erasures(account: str) -> Iterator[str]:
     for row in Erasure.objects.filter(account=account, done_at=None).order_by("requested_at")[:SHOWN]:
         yield f"{row.object_kind} {row.object_id}, requested at {_time(row.requested_at)}"
-    yield from _operations(*OPEN_OPERATION_STATES)(account)
+    yield from _operations(account, states=OPEN_OPERATION_STATES)
 
 
 def explain_removed(accounts: Iterable[str]) -> list[str]:
     """Return a line for each open operation and unfinished event of accounts that the setting no longer has."""
     lines: list[str] = []
     for account in accounts:
-        lines += _operations(*OPEN_OPERATION_STATES)(account)
-        states = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
-        lines += _items(*states, changes=True)(account)
+        lines += _operations(account, states=OPEN_OPERATION_STATES)
+        lines += _items(account, states=UNFINISHED)
     return lines
 
 
@@ -163,27 +150,28 @@ def _time(at: datetime) -> str:
     return on_site(at).isoformat(sep=" ", timespec="seconds")
 
 
-_FAILED = {"state": RunState.FAILED}
+_failed_runs = partial(_runs, state=RunState.FAILED)
+_event_runs = partial(_runs, kind=RunKind.EVENTS)
 _ROWS: dict[Reason, Callable[[str], Iterator[str]]] = {
-    Reason.OPERATION_NEEDS_RESOLUTION: _operations(OperationState.NEEDS_PERSON),
-    Reason.OPERATION_AWAITS_APPROVAL: _operations(OperationState.AWAITING_APPROVAL),
-    Reason.OPERATION_UNKNOWN: _operations(OperationState.UNKNOWN),
-    Reason.OPERATIONS_DUE: _operations(OperationState.DUE, OperationState.UNKNOWN),
-    Reason.DISPATCH_PARKED: _items(EventState.PARKED, changes=True),
-    Reason.EVENTS_UNDISPATCHED: _items(EventState.APPLIED, changes=True),
-    Reason.EVENTS_PENDING: _items(EventState.PENDING, only=Q(attempts=0)),
-    Reason.EVENT_NOT_APPLIED: _items(EventState.PENDING, only=Q(attempts__gt=0)),
-    Reason.EVENT_QUARANTINED: _items(EventState.QUARANTINED),
-    Reason.EVENTS_HELD: _items(EventState.HELD),
-    Reason.REFRESHES_DUE: _refreshes(),
-    Reason.REFRESHES_FAIL: _refreshes(attempts__gte=FAILING_ATTEMPTS),
-    Reason.RUNS_STOPPED: _runs(),
-    Reason.RUNS_FAIL: _runs(**_FAILED),
-    Reason.API_KEY_REFUSED: _runs(**_FAILED),
-    Reason.PROVIDER_UNREACHABLE: _runs(**_FAILED),
-    Reason.WATERMARK_OLD: _runs(RunKind.EVENTS),
-    Reason.NEVER_RECONCILED: _runs(RunKind.EVENTS),
-    Reason.GAP_TOO_LONG: _runs(RunKind.FULL),
+    Reason.OPERATION_NEEDS_RESOLUTION: partial(_operations, states=[OperationState.NEEDS_PERSON]),
+    Reason.OPERATION_AWAITS_APPROVAL: partial(_operations, states=[OperationState.AWAITING_APPROVAL]),
+    Reason.OPERATION_UNKNOWN: partial(_operations, states=[OperationState.UNKNOWN]),
+    Reason.OPERATIONS_DUE: partial(_operations, states=[OperationState.DUE, OperationState.UNKNOWN]),
+    Reason.DISPATCH_PARKED: partial(_items, states=[EventState.PARKED]),
+    Reason.EVENTS_UNDISPATCHED: partial(_items, states=[EventState.APPLIED]),
+    Reason.EVENTS_PENDING: partial(_events, state=EventState.PENDING, attempts=0),
+    Reason.EVENT_NOT_APPLIED: partial(_events, state=EventState.PENDING, attempts__gt=0),
+    Reason.EVENT_QUARANTINED: partial(_events, state=EventState.QUARANTINED),
+    Reason.EVENTS_HELD: partial(_events, state=EventState.HELD),
+    Reason.REFRESHES_DUE: _refreshes,
+    Reason.REFRESHES_FAIL: partial(_refreshes, attempts__gte=FAILING_ATTEMPTS),
+    Reason.RUNS_STOPPED: _runs,
+    Reason.RUNS_FAIL: _failed_runs,
+    Reason.API_KEY_REFUSED: _failed_runs,
+    Reason.PROVIDER_UNREACHABLE: _failed_runs,
+    Reason.WATERMARK_OLD: _event_runs,
+    Reason.NEVER_RECONCILED: _event_runs,
+    Reason.GAP_TOO_LONG: partial(_runs, kind=RunKind.FULL),
     Reason.ENDPOINT: _endpoints,
     Reason.NO_ENDPOINT: _endpoints,
     Reason.SECRET_MISSING: _endpoints,

@@ -49,7 +49,8 @@ MIN_RECOVERED = 10
 #: The number of a removed account's operations that are compared with the configured accounts.
 _NEWEST_OPERATIONS = 20
 
-_UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
+#: The states of events and changes whose handlers are yet to be called.
+UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
 
 
 def examine(account: str | None = None) -> Report:
@@ -215,8 +216,8 @@ def _removed_accounts() -> dict[str, RemovedAccount]:
         for what, rows in (
             ("state", AccountState.objects.all()),
             ("operations", Operation.objects.filter(state__in=OPEN_OPERATION_STATES)),
-            ("events", Event.objects.filter(state__in=_UNFINISHED)),
-            ("events", StatusChange.objects.filter(state__in=_UNFINISHED)),
+            ("events", Event.objects.filter(state__in=UNFINISHED)),
+            ("events", StatusChange.objects.filter(state__in=UNFINISHED)),
             ("refreshes", DueRefresh.objects.all()),
         )
     ]
