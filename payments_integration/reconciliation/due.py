@@ -65,23 +65,18 @@ def process_due(
     counts = Counter[str]() if done is None else done
 
     def counted(what: str, step: Callable[..., int], **options: Any) -> int:
-        number = limited(step, **options)
-        counts[what] += number
-        return number
-
-    def limited(step: Callable[..., int], **options: Any) -> int:
         nonlocal is_more
         if stopping.is_requested():
             return 0
-        if deadline is not None:
-            return step(account, deadline=deadline, **options)
-        if turn_seconds is not None:
-            end = time.monotonic() + turn_seconds
-            done = step(account, deadline=end, **options)
-            if done or time.monotonic() < end:
-                is_more = is_more or time.monotonic() >= end
-                return done
-        return step(account, deadline=time.monotonic() + STEP_SECONDS, **options)
+        seconds = STEP_SECONDS if turn_seconds is None else turn_seconds
+        end = time.monotonic() + seconds if deadline is None else deadline
+        number = step(account, deadline=end, **options)
+        if deadline is None and turn_seconds is not None and time.monotonic() >= end:
+            is_more = is_more or bool(number)
+            # A turn in which it got nothing done is too short for it.
+            number = number or step(account, deadline=time.monotonic() + STEP_SECONDS, **options)
+        counts[what] += number
+        return number
 
     try:
         _take_steps(account, deadline, counted)
@@ -171,37 +166,31 @@ def refresh_due(
     request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
     wait for it. ``heartbeat`` is called before each GET.
     """
+    done = 0
+    begun = timezone.now()
     try:
-        return _refresh_due(account, deadline, hurry, only_awaited, heartbeat)
+        while True:
+            due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
+            due = filter_account(due, account)
+            # Their objects wait while the key may be of another project.
+            due = due.exclude(account__in=sync.waiting_accounts(account))
+            if only_awaited:
+                due = due.filter(projection.is_awaited())
+            page = list(due.order_by("due_at", "pk")[:_PAGE])
+            for row in page:
+                if stopping.is_over(deadline):
+                    return done
+                heartbeat()
+                if deadline is None or not hurry:
+                    done += _refresh(row)
+                else:
+                    with at_most(max(MIN_HURRY, deadline - time.monotonic())):
+                        done += _refresh(row, hurry=True)
+            if len(page) < _PAGE:
+                return done
     except DatabaseError as error:
         name_trouble(error, account)
         raise
-
-
-def _refresh_due(
-    account: str | None, deadline: float | None, hurry: bool, only_awaited: bool, heartbeat: Callable[[], None]
-) -> int:
-    done = 0
-    begun = timezone.now()
-    while True:
-        due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
-        due = filter_account(due, account)
-        # Their objects wait while the key may be of another project.
-        due = due.exclude(account__in=sync.waiting_accounts(account))
-        if only_awaited:
-            due = due.filter(projection.is_awaited())
-        page = list(due.order_by("due_at", "pk")[:_PAGE])
-        for row in page:
-            if stopping.is_over(deadline):
-                return done
-            heartbeat()
-            if deadline is None or not hurry:
-                done += _refresh(row)
-            else:
-                with at_most(max(MIN_HURRY, deadline - time.monotonic())):
-                    done += _refresh(row, hurry=True)
-        if len(page) < _PAGE:
-            return done
 
 
 def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
