@@ -180,10 +180,42 @@ def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> Model
 
 def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
     """Return the values of subqueries and other expressions that belong to no row, in one statement."""
+    return tuple(next(iter(_values_query(*expressions).get_compiler(using=using).results_iter())))
+
+
+def _values_query(*expressions: Any) -> Query:
     query = Query(None)
     for number, expression in enumerate(expressions):
         query.add_annotation(expression, f"value_{number}")
-    return tuple(next(iter(query.get_compiler(using=using).results_iter())))
+    return query
+
+
+def values_about(
+    expressions: Callable[[str, str, str], Sequence[Any]], kind: str, account: str, object_id: str, *, using: str
+) -> list[Any]:
+    """Do ``values_of`` for expressions about an object, with SQL that is built once for each kind."""
+    sql, parameters, conversions = _values_about_sql(expressions, kind, using)
+    given, connection = {_ACCOUNT: account, _OBJECT: object_id}, connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [given.get(value, value) for value in parameters])
+        values = list(cursor.fetchone())
+    for position, (converters, expression) in conversions.items():
+        for convert in converters:
+            values[position] = convert(values[position], expression, connection)
+    return values
+
+
+#: Placeholders for the texts of a call.
+_ACCOUNT, _OBJECT = "\ufffd account of this call", "\ufffd object of this call"
+
+
+@cache
+def _values_about_sql(
+    expressions: Callable[[str, str, str], Sequence[Any]], kind: str, using: str
+) -> tuple[str, tuple[Any, ...], dict[int, Any]]:
+    compiler = _values_query(*expressions(kind, _ACCOUNT, _OBJECT)).get_compiler(using=using)
+    sql, parameters = compiler.as_sql()
+    return str(sql), tuple(parameters), compiler.get_converters([expression for expression, *_ in compiler.select])
 
 
 def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool = False) -> list[tuple[Any, ...]]:

@@ -395,18 +395,23 @@ class _Facts(NamedTuple):
 
 def _facts(kind: str, account: str, object_id: str) -> _Facts:
     """Read the facts in one statement. Call after the row was locked: they include what came until then."""
+    offset, events, status, at, is_synced = statements.values_about(
+        _fact_expressions, kind, account, object_id, using=router.db_for_write(Event)
+    )
+    recorded = rows.Recorded(status, at) if at is not None else None
+    return _Facts(ordering.time_by(offset), events or 0, recorded, bool(is_synced))
+
+
+def _fact_expressions(kind: str, account: str, object_id: str) -> Sequence[Any]:
     changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id)
     changes = changes.order_by("-at", "-pk")
-    offset, events, status, at, is_synced = statements.values_of(
-        router.db_for_write(Event),
+    return (
         history.clock_offset(account),
         number_of_events(kind, account, object_id),
         Subquery(changes.values("status")[:1]),
         Subquery(changes.values("at")[:1]),
         _is_synced(account),
     )
-    recorded = rows.Recorded(status, at) if at is not None else None
-    return _Facts(ordering.time_by(offset), events or 0, recorded, bool(is_synced))
 
 
 def _is_synced(account: str) -> Exists:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -39,12 +39,16 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
-    """Take a snapshot of an object before sending. One statement if it is mirrored, otherwise two."""
-    mirrored = rows.rows_of(kind, account, object_id)
-    known = mirrored.values_list("version", number_of_events(kind, account, object_id)).first()
-    if known:
-        return Snapshot(known[0], known[1] or 0)
-    return Snapshot(None, Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count())
+    """Take a snapshot of an object before sending. One statement."""
+    version, events = statements.values_about(
+        _snapshot_expressions, kind, account, object_id, using=router.db_for_write(Event)
+    )
+    return Snapshot(version, events or 0)
+
+
+def _snapshot_expressions(kind: str, account: str, object_id: str) -> Sequence[Any]:
+    version = rows.rows_of(kind, account, object_id).values("version")
+    return Subquery(version), number_of_events(kind, account, object_id)
 
 
 class KnownRefund(NamedTuple):

@@ -437,6 +437,7 @@ def test_snapshots_count_events_of_the_object_only() -> None:
     assert projection.snapshot(Kind.PAYMENT, "default", "pay_1") == Snapshot(
         Payment.objects.get(pk="pay_1").version, 2
     )
+    assert projection.snapshot(Kind.PAYMENT, "second", "pay_1").events == 0
     assert projection.snapshot(Kind.PAYMENT, "default", "pay_3") == ABSENT
     assert Event.objects.count() == 3
 
