@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -281,3 +282,13 @@ def test_a_cancel_of_another_object_is_no_twin(ana: Client) -> None:
     row = rows.payment(status="created")
     rows.operation(operation="cancel_payment", target_id="pay_other", created_at=timezone.now())
     assert "twin" not in TestCancels().press(ana, row)
+
+
+def test_a_warning_links_only_to_what_opens(staff: Callable[..., Client]) -> None:
+    row, client = rows.payment(status="created"), staff("view_payment", "cancel_payment")
+    call = rows.operation(operation="cancel_payment", target_id=row.pk, state="unknown", created_at=timezone.now())
+    pressed = client.post(url("payment", "cancel", row.pk), {"idempotency_key": "k"}, follow=True)
+    [message] = pressed.context["messages"]
+    for shown in (str(message), page(client, url("payment", "change", row.pk))):
+        assert call.pk in shown
+        assert url("operation", "change", call.pk) not in shown
