@@ -97,11 +97,14 @@ def check_settings(**options: Any) -> Messages:
 
 def _about_celery(accounts: Collection[str]) -> Messages:
     # Without a project's app Celery uses a default one, which reads its broker from this variable.
-    if _celery_app() is None and not os.environ.get("CELERY_BROKER_URL"):
+    app = _celery_app()
+    has_broker = app is not None and (app.conf.broker_write_url or app.conf.task_always_eager)
+    if not (has_broker or os.environ.get("CELERY_BROKER_URL")):
         yield _warning(
             "W029",
-            "No Celery app is loaded, so wake-ups go to a broker on this machine, not to yours.",
-            hint="Import your app in the __init__.py of its package: from yourproject.celery import app.",
+            "No Celery app with a broker is loaded, so wake-ups go to a broker on this machine, not to yours.",
+            hint="Set CELERY_BROKER_URL. Import your app in the __init__.py of its package: "
+            "from yourproject.celery import app.",
         )
     if unscheduled := _unscheduled(accounts):
         yield _warning(

@@ -654,7 +654,13 @@ def test_a_celery_app_that_is_not_imported_is_a_warning(
     # What Celery makes of itself for a task that is called without an app of the project.
     monkeypatch.setattr("celery._state.default_app", Celery("default", fixups=[], set_as_current=False))
     assert ("payments_integration.W029" in ids(check_settings())) is warns
-    monkeypatch.setattr("celery._state.default_app", Celery("a project", set_as_current=False))
+    # A misspelt variable leaves an empty address, and Celery takes localhost for it.
+    app = Celery("a project", broker="", set_as_current=False)
+    monkeypatch.setattr("celery._state.default_app", app)
+    assert ("payments_integration.W029" in ids(check_settings())) is warns
+    app.conf.broker_url = "redis://broker"
+    assert "payments_integration.W029" not in ids(check_settings())
+    app.conf.update(broker_url="", task_always_eager=True)
     assert "payments_integration.W029" not in ids(check_settings())
 
 
