@@ -149,19 +149,19 @@ def columns(model: type[Model]) -> list[str]:
 
 
 def rows_in(
-    model: type[Model], keys: Mapping[str, Collection[str]], using: str, *, lock: bool = False
+    model: type[Model], keys: Mapping[str, Collection[str]], using: str, *, lock: bool = False, wait: bool = False
 ) -> list[Sequence[Any]]:
     """Return the rows whose columns each have one of these texts, as column values without conversion.
 
-    ``lock``: lock them in the order of their keys, and leave out rows that another transaction has locked.
+    ``lock``: lock them in the order of their keys. Without ``wait``, leave out what another transaction has locked.
     """
     connection = connections[using]
     features = connection.features
     where = " AND ".join(f"{_quoted(using, column)} IN ({placeholders(len(texts))})" for column, texts in keys.items())
     sql = f"SELECT {_quoted(using, *columns(model))} FROM {_table(model, using)} WHERE {where}"  # noqa: S608  (ours)
     if lock and features.has_select_for_update:
-        skips, no_key = features.has_select_for_update_skip_locked, features.has_select_for_no_key_update
-        lock_sql = connection.ops.for_update_sql(skip_locked=skips, no_key=no_key)
+        skips = features.has_select_for_update_skip_locked and not wait
+        lock_sql = connection.ops.for_update_sql(skip_locked=skips, no_key=features.has_select_for_no_key_update)
         sql = f"{sql} ORDER BY {_quoted(using, model._meta.pk.column)} {lock_sql}"
     with connection.cursor() as cursor:
         cursor.execute(sql, list(chain.from_iterable(keys.values())))

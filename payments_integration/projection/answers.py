@@ -21,6 +21,7 @@ from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.enums import Kind, RefundStatus
 from payments_integration.models import (
+    MIRRORS,
     AccountState,
     Balance,
     Erasure,
@@ -379,7 +380,10 @@ def _set_history_aside(changes: Iterable[StatusChange]) -> None:
 
 
 def _locked(kind: str, account: str, object_id: str) -> Any | None:
-    return locked(rows.rows_of(kind, account, object_id)).first()
+    model: Any = MIRRORS[kind]
+    keys, using = rows.identity(model, [(kind, account, object_id)]), router.db_for_write(model)
+    found = statements.rows_in(model, keys, using, lock=True, wait=True)
+    return statements.from_values(model, found[0], using) if found else None
 
 
 class _Facts(NamedTuple):
