@@ -118,10 +118,10 @@ OWN = (
         "todo_changelist", tuple(name for model in TO_DO for name in _sees(model)), get=200, post=403, linked=False,
         row=_row(rows.payment, status="on_hold"),
     ),
-    # It leads to the index of the core's app, which lists these.
+    # It leads to the index of the core's app, which lists these, or status changes to users who see nothing else.
     Route(
-        "overview_changelist", tuple(name for model in LISTED for name in _sees(model)), get=302, linked=False,
-        row=_row(rows.payment),
+        "overview_changelist", tuple(name for model in (*LISTED, "statuschange") for name in _sees(model)), get=302,
+        linked=False, row=_row(rows.payment),
     ),
     Route("payment_cancel", ("cancel_payment",), form=KEY, sends=True, row=_row(rows.payment, status="created")),
     Route("payout_add", ("create_payout",), get=200, post=200, form={**KEY, **PAYOUT, "step": "review"}, sends=True),
