@@ -32,7 +32,8 @@ AT = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 #: Characters of many scripts, and markup.
 ODD = "Ñandú 漢字 🦙 <script>alert(1)</script> & \"'"
 SECRET = "gAAAA-a-secret-token"
-_numbers = itertools.count(1)
+#: Not 1: the provider's objects and operations of tests name ``pay_1``.
+_numbers = itertools.count(2)
 
 
 def mirror(**fields: Any) -> dict[str, Any]:
