@@ -34,7 +34,7 @@ from django.test.client import ClientHandler  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
 from payments_integration import conf, db, inbox, outbox, tasks, wakeup, webhooks  # noqa: E402
-from payments_integration.client import resources  # noqa: E402
+from payments_integration.client.pagination import Paged  # noqa: E402
 from payments_integration.client.transport import Transport  # noqa: E402
 from payments_integration.contrib import finance  # noqa: E402
 from payments_integration.inbox import claiming, groups  # noqa: E402
@@ -135,10 +135,8 @@ def execute(job: Job, pipe: int) -> None:
     if not job["woken"]:
         wakeup.set_hook(None)
     if size := job.get("page_size"):
-        page = resources.get_page
-        mock.patch.object(
-            resources, "get_page", lambda requestor, path, limit, *rest: page(requestor, path, min(limit, size), *rest)
-        ).start()
+        page = Paged._page
+        mock.patch.object(Paged, "_page", lambda listed, limit, *rest: page(listed, min(limit, size), *rest)).start()
     killer.watch()
     result = getattr(jobs, job["function"])(**job["arguments"])
     connections.close_all()
