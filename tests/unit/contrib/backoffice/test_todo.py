@@ -527,4 +527,5 @@ def test_more_rows_take_no_more_statements(boss: Client) -> None:
     fill()
     fill()
     assert {address: count(address) for address in (TODO, DASHBOARD)} == few
-    assert few[TODO] <= 29
+    # Each model of orders takes up to two: the shop has two, and other tests of the process bring two more.
+    assert few[TODO] <= 31
