@@ -19,37 +19,67 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a service for async views, with its arguments, result and documentation.
+def _runs(function: Callable[P, R]) -> Callable[[Callable[[], None]], Callable[P, Coroutine[Any, Any, R]]]:
+    """Decorate a name with the arguments, result and documentation of a service.
 
     The service runs in the thread, and with the connection, that Django's async queries of the same request use. A
     cancelled ``await`` ends at once. A service that has begun goes on in its thread and records what the provider
     answers. A service that waits behind another of the same request is not called.
     """
 
-    # The arguments hold personal data, as in the service. asgiref's frames, which an error report shows, must not have
-    # them.
-    @sensitive_variables()
-    async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def decorate(named: Callable[[], None]) -> Callable[P, Coroutine[Any, Any, R]]:
+        # The arguments hold personal data, as in the service. asgiref's frames, which an error report shows, must not
+        # have them.
         @sensitive_variables()
-        def run() -> R:
-            return function(*args, **kwargs)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            @sensitive_variables()
+            def run() -> R:
+                return function(*args, **kwargs)
 
-        return await sync_to_async(run)()
+            return await sync_to_async(run)()
 
-    public = wraps(function)(call)
-    public.__name__ = public.__qualname__ = f"a{function.__name__}"
-    public.__module__ = __name__
-    return public
+        public = wraps(function)(call)
+        public.__name__, public.__qualname__, public.__module__ = named.__name__, named.__qualname__, named.__module__
+        return public
+
+    return decorate
 
 
-acreate_payment = _in_thread(create_payment)
-acancel_payment = _in_thread(cancel_payment)
-acreate_refund = _in_thread(create_refund)
-arefundable = _in_thread(refundable)
-acreate_payout = _in_thread(create_payout)
-acancel_payout = _in_thread(cancel_payout)
-apayout_cover = _in_thread(payout_cover)
-acreate_deposit_reference = _in_thread(create_deposit_reference)
-alist_payment_methods = _in_thread(list_payment_methods)
-arefresh = _in_thread(refresh)
+@_runs(create_payment)
+def acreate_payment() -> None: ...
+
+
+@_runs(cancel_payment)
+def acancel_payment() -> None: ...
+
+
+@_runs(create_refund)
+def acreate_refund() -> None: ...
+
+
+@_runs(refundable)
+def arefundable() -> None: ...
+
+
+@_runs(create_payout)
+def acreate_payout() -> None: ...
+
+
+@_runs(cancel_payout)
+def acancel_payout() -> None: ...
+
+
+@_runs(payout_cover)
+def apayout_cover() -> None: ...
+
+
+@_runs(create_deposit_reference)
+def acreate_deposit_reference() -> None: ...
+
+
+@_runs(list_payment_methods)
+def alist_payment_methods() -> None: ...
+
+
+@_runs(refresh)
+def arefresh() -> None: ...
