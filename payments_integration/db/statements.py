@@ -25,6 +25,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.db.models.signals import post_save, pre_save
 from django.db.models.sql import InsertQuery, Query
+from django.db.transaction import TransactionManagementError
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration.db import sizes
@@ -154,9 +155,12 @@ def rows_in(
     """Return the rows whose columns each have one of these texts, as column values without conversion.
 
     ``lock``: lock them in the order of their keys. Without ``wait``, leave out what another transaction has locked.
+    Raises TransactionManagementError outside a transaction, where the lock would end with the statement.
     """
     connection = connections[using]
     features = connection.features
+    if lock and not connection.in_atomic_block:
+        raise TransactionManagementError("rows are locked within a transaction only")
     where = " AND ".join(f"{_quoted(using, column)} IN ({placeholders(len(texts))})" for column, texts in keys.items())
     sql = f"SELECT {_quoted(using, *columns(model))} FROM {_table(model, using)} WHERE {where}"  # noqa: S608  (ours)
     if lock and features.has_select_for_update:

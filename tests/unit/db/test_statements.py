@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import DataError, IntegrityError, connection, transaction
 from django.db.models import Exists, Subquery
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from payments_integration.db import statements
@@ -237,3 +238,16 @@ def test_rows_are_inserted_or_updated_in_sets_of_a_hundred(django_assert_num_que
         statements.insert_or_update(requests(2, "second"), unique=unique, changes=changes)
     found = list(DueRefresh.objects.order_by("object_id").values_list("reason", "marks"))
     assert found == [("second", 2)] * 2 + [("first", 1)] * 99
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_are_locked_within_a_transaction_only() -> None:
+    """In autocommit the lock would end with its statement, without a word."""
+    event = new_event()
+    event.save()
+    keys = {"id": [event.pk]}
+    with pytest.raises(TransactionManagementError):
+        statements.rows_in(Event, keys, "default", lock=True)
+    with transaction.atomic():
+        assert len(statements.rows_in(Event, keys, "default", lock=True)) == 1
+    assert len(statements.rows_in(Event, keys, "default")) == 1
