@@ -104,6 +104,9 @@ def test_the_smallest_example_takes_a_payment(site: Site) -> None:
     person.press("Pay CLP 14,990", method_code="cl_webpay_card")
     assert person.address.startswith(f"http://127.0.0.1:{site.provider}/checkout/")
     person.press("Fail")
+    failed = "SELECT 1 FROM payments_integration_payment WHERE status = 'failed'"
+    # The payer may be faster than the webhook. Until it is in, the order's page leads to the status page.
+    wait_until(lambda: site.select(failed), PATIENCE, "the failure to arrive")
     person.open(ways)
     assert "Webpay card" in person.page.text, "an attempt that failed leaves the order to be paid again"
     person.press("Pay CLP 14,990", method_code="cl_webpay_card")
