@@ -56,7 +56,7 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
     if known is not None:
         return refresh(known, account=account)
-    alias = account or conf.DEFAULT_ACCOUNT
+    alias = conf.account(account or conf.DEFAULT_ACCOUNT).alias
     new: Mirror = sync.read(kind, alias, obj)
     if projection.leaves_work(new):
         wakeup.wake(alias)
@@ -94,8 +94,9 @@ def list_payment_methods(
     if amount is not None:
         validator.amount("amount", amount, currency)
     validator.finish()
-    answer = get_client(account).payment_methods.list(country, currency, amount)
-    projection.note_contact(account, answer.answered_at)
+    alias = conf.account(account).alias
+    answer = get_client(alias).payment_methods.list(country, currency, amount)
+    projection.note_contact(alias, answer.answered_at)
     return answer.data
 
 
@@ -114,7 +115,7 @@ def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
         TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("sync_balances")
-    return sync.read_balances(account)
+    return sync.read_balances(conf.account(account).alias)
 
 
 def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balance | None:

@@ -102,6 +102,7 @@ def sync_webhook_endpoints(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Webho
         TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("sync_webhook_endpoints")
-    rows = sync.read_endpoints(account)
-    wakeup.wake(account)
+    alias = conf.account(account).alias
+    rows = sync.read_endpoints(alias)
+    wakeup.wake(alias)
     return rows

@@ -14,7 +14,7 @@ from django.utils.functional import SimpleLazyObject, lazystr
 from payments_integration import services
 from payments_integration.models import Operation
 from tests.factories import rows
-from tests.fake_provider import DEPOSIT, DESTINATION, ENDPOINT, PAYER, PAYMENT, PAYOUT, Fake, payment, payout
+from tests.fake_provider import DEPOSIT, DESTINATION, ENDPOINT, PAYER, PAYMENT, PAYOUT, Fake, endpoint, payment, payout
 
 LONG = "x" * 256
 ORDER = UUID("9f0f7d0c-55c1-4c0e-8a3e-2f1d1d3b6a10")
@@ -296,6 +296,11 @@ def test_a_lazy_account_is_the_account(fake: Fake, make: Any) -> None:
     services.defer(services.create_payout, **PAYOUT, account=make("second"))
     assert row.account == "second"
     assert [each.state for each in Operation.objects.filter(account="second")] == ["done", "done"]
+    fake.add(endpoint())
+    assert services.refresh(fake.add(payment()).id, account=make("second")).account == "second"
+    assert [each.account for each in services.sync_balances(account=make("second"))] == ["second"]
+    assert [each.account for each in services.sync_webhook_endpoints(account=make("second"))] == ["second"]
+    assert services.list_payment_methods(account=make("second"))
 
 
 def test_all_invalid_arguments_are_named_at_once(fake: Fake) -> None:
