@@ -339,7 +339,9 @@ def _reopened(known: Operation, asked: Operation, *, is_same: bool) -> Operation
     for name in _OF_THE_CALLER if is_same else (*_OF_THE_CALLER, *_ARGUMENTS):
         setattr(operation, name, getattr(asked, name))
     if not is_same:
-        operation.note = operation.with_note("asked for again with other arguments")
+        is_less = known.arguments_hash == asked.arguments_hash
+        what = "for all that is left now" if is_less else "with other arguments"
+        operation.note = operation.with_note(f"asked for again {what}")
     # The older cause counts: what an old event asks for is looked up before it is sent.
     operation.caused_at = min(filter(None, (known.caused_at, asked.caused_at)), default=None)
     operation.state = OperationState.DUE

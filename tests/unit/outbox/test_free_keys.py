@@ -245,6 +245,7 @@ def test_the_whole_rest_is_at_most_what_is_left_now(fake: Fake, mirrored: Any) -
     assert (refund.amount, json.loads(fake.calls[-1].body)["amount"]) == (7_000, 7_000)
     operation = Operation.objects.get(idempotency_key="k1")
     assert (operation.state, operation.amount) == (OperationState.DONE, 7_000)
+    assert operation.note.endswith("asked for again for all that is left now")
     assert services.create_refund(row, idempotency_key="k1") == refund
     assert len(fake.made("refund")) == 2
 
