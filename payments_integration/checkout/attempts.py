@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -42,14 +41,14 @@ def cancel_attempt(payment: Payment | None, submission: str, *, actor: object = 
     """Cancel an open attempt for its payer. Returns False if there is nothing to cancel: it was paid or has ended.
 
     ``submission`` is a value from the form. It makes a double click one call. Raises what ``services.cancel_payment``
-    raises for other failures, such as OutcomeUnknown.
+    raises for other failures, such as OutcomeUnknown, and ValidationError for an empty ``submission``.
     """
     if payment is None or payment.status not in CANCELABLE_PAYMENT_STATUSES:
         return False
     try:
         key = services.scoped_key(submission, "cancel", payment.pk)
         services.cancel_payment(payment, idempotency_key=key, actor=actor)
-    except ValidationError:
+    except services.PreconditionFailed:
         return False
     except ProviderError as error:
         if error.code != "invalid_state":
@@ -69,6 +68,6 @@ def close_attempts(payments: Iterable[Payment], *, actor: object = "") -> None:
     for payment in payments:
         if payment.status in CANCELABLE_PAYMENT_STATUSES:
             # Its status may have changed since it was read. The handler's own changes must be saved anyway.
-            with contextlib.suppress(ValidationError):
+            with contextlib.suppress(services.PreconditionFailed):
                 key = f"superfluous-{payment.pk}"
                 services.defer(services.cancel_payment, payment, idempotency_key=key, actor=actor)
