@@ -182,8 +182,8 @@ def on_event(*patterns: str, include_stale: bool = False, database_only: bool = 
             return handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
 
         # Events that no receiver wants are done when they are applied.
-        receiver.wants = wants  # type: ignore[attr-defined]
-        receiver.database_only = database_only  # type: ignore[attr-defined]
+        receiver.payments_wants = wants  # type: ignore[attr-defined]
+        receiver.payments_database_only = database_only  # type: ignore[attr-defined]
         _register(handler, None, patterns)
         for sender in _senders(patterns):
             event_received.connect(receiver, sender=sender, weak=False, dispatch_uid=("on_event", handler, patterns))
@@ -311,8 +311,8 @@ def on_status(model: type[Any], *statuses: str, database_only: bool = False) -> 
             kwargs.pop("signal", None)
             return handler(instance, sender=sender, status=status, **kwargs)
 
-        receiver.wants = wants  # type: ignore[attr-defined]
-        receiver.database_only = database_only  # type: ignore[attr-defined]
+        receiver.payments_wants = wants  # type: ignore[attr-defined]
+        receiver.payments_database_only = database_only  # type: ignore[attr-defined]
         _register(handler, model, statuses)
         status_changed.connect(receiver, sender=model, weak=False, dispatch_uid=("on_status", handler, statuses))
         return handler

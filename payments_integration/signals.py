@@ -159,10 +159,11 @@ pass_ended: SynchronousSignal = SynchronousSignal()
 def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
     """Return True if a receiver is connected that may react to this event type or status.
 
-    ``handlers`` gives its receivers an attribute ``wants``. A receiver without it reacts to everything of the sender.
+    ``handlers`` gives its receivers an attribute ``payments_wants``; a project's may have ``wants`` for its own use. A
+    receiver without it reacts to everything of the sender.
     """
     synchronous, asynchronous = signal._live_receivers(sender)
-    wanted = (getattr(receiver, "wants", None) for receiver in (*synchronous, *asynchronous))
+    wanted = (getattr(receiver, "payments_wants", None) for receiver in (*synchronous, *asynchronous))
     return any(wants is None or wants(name) for wants in wanted)
 
 
@@ -173,8 +174,8 @@ def are_database_only(signal: Signal, sender: type[Any], name: str) -> bool:
     """
     synchronous, asynchronous = signal._live_receivers(sender)
     for receiver in (*synchronous, *asynchronous):
-        wants = getattr(receiver, "wants", None)
-        if (wants is None or wants(name)) and not getattr(receiver, "database_only", False):
+        wants = getattr(receiver, "payments_wants", None)
+        if (wants is None or wants(name)) and not getattr(receiver, "payments_database_only", False):
             return False
     return True
 

@@ -21,7 +21,14 @@ from django.test.utils import isolate_apps
 from payments_integration import conf, handlers, inbox
 from payments_integration.attention import call_attention
 from payments_integration.models import Balance, Event, EventState, Mirror, Payment
-from payments_integration.signals import Reason, SynchronousSignal, attention, event_received, status_changed
+from payments_integration.signals import (
+    Reason,
+    SynchronousSignal,
+    are_database_only,
+    attention,
+    event_received,
+    status_changed,
+)
 from tests import factories
 
 
@@ -195,6 +202,34 @@ def test_a_receiver_that_is_made_inside_a_function_stays_connected(
     ready()
     gc.collect()
     assert len(signal._live_receivers(Payment)[0]) == 1
+
+
+class Wanting:
+    """A receiver with names of its own."""
+
+    wants = ("payment.created",)
+    database_only = True
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, event: Event, **kwargs: Any) -> None:
+        self.seen.append(event.id)
+
+
+@pytest.mark.promise(6)
+@pytest.mark.django_db
+def test_a_receiver_may_be_an_object_with_any_names(woken: list[str]) -> None:
+    receiver = Wanting()
+    event_received.connect(receiver)
+    try:
+        assert not are_database_only(event_received, Payment, "payment.created")
+        inbox.receive("default", factories.body(factories.life()[0]))
+        inbox.process()
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(receiver)
+    assert receiver.seen == [Event.objects.get(state=EventState.DONE).id]
 
 
 @pytest.mark.promise(6)

@@ -38,8 +38,10 @@ def queue(**arguments: Any) -> None:
 
 
 # Ask only if the setting exists: the system checks report its mistakes, which must not park the payment's event.
-queue.wants = lambda status: options.is_on() and status in PAID_PAYMENT_STATUSES  # type: ignore[attr-defined]
-queue.database_only = True  # type: ignore[attr-defined]
+queue.payments_wants = (  # type: ignore[attr-defined]
+    lambda status: options.is_on() and status in PAID_PAYMENT_STATUSES
+)
+queue.payments_database_only = True  # type: ignore[attr-defined]
 
 
 def send_queued(**_: Any) -> None:
