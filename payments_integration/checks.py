@@ -363,7 +363,10 @@ def check_handlers(**options: Any) -> Messages:
                 f"The handler {where} is registered for {', '.join(map(repr, unknown))}, which is not {what}.",
                 hint=f"Known: {', '.join(known)}.",
             )
-        kinds = {parameter.kind for parameter in inspect.signature(handler).parameters.values()}
+        try:
+            kinds = {parameter.kind for parameter in inspect.signature(handler).parameters.values()}
+        except ValueError:  # Python finds none for what async_to_sync returns
+            continue
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             yield _warning(
                 "W006",

@@ -225,7 +225,10 @@ def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str)
 
     That it does not take all arguments is a warning of the system checks (W006).
     """
-    signature = inspect.signature(handler)
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # Python finds none for what async_to_sync returns
+        return
     takes_any = inspect.Parameter.VAR_KEYWORD in {parameter.kind for parameter in signature.parameters.values()}
     positional: list[str] = []
     named: dict[str, None] = {}

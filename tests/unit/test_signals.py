@@ -20,6 +20,7 @@ from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, inbox
 from payments_integration.attention import call_attention
+from payments_integration.checks import check_handlers
 from payments_integration.models import Balance, Event, EventState, Mirror, Payment
 from payments_integration.signals import (
     Reason,
@@ -308,6 +309,25 @@ def test_async_work_runs_through_async_to_sync(woken: list[str]) -> None:
     inbox.dispatch()
     assert seen == [Event.objects.get().object_id]
     assert Event.objects.get().state == EventState.DONE
+
+
+@pytest.mark.django_db
+def test_an_async_handler_may_be_decorated_with_async_to_sync(
+    woken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    seen = []
+
+    @handlers.on_event("payment.*")
+    @async_to_sync
+    async def handle(event: Event, **kwargs: Any) -> None:
+        seen.append(event.id)
+
+    inbox.receive("default", factories.body(factories.life()[0]))
+    inbox.process()
+    inbox.dispatch()
+    assert seen == [Event.objects.get(state=EventState.DONE).id]
+    assert check_handlers() == []
 
 
 @pytest.mark.promise(6)
