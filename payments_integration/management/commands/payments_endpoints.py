@@ -18,6 +18,7 @@ from payments_integration.exceptions import PaymentsError, recorded_error
 from payments_integration.management.arguments import chosen_accounts, exit_code, require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
+from payments_integration.validation.urls import is_secure_url
 
 
 class Command(PaymentsCommand):
@@ -73,8 +74,9 @@ class Command(PaymentsCommand):
 
     def _create(self, account: str, options: dict[str, Any]) -> None:
         url = options["url"]
-        self._warn_of_other_views(url, account)
-        self._warn_of_other_hosts(url)
+        if is_secure_url(url):  # the service refuses any other
+            self._warn_of_other_views(url, account)
+            self._warn_of_other_hosts(url)
         self._confirm_second(url, account, may_ask=not options["no_input"])
         endpoint = services.create_webhook_endpoint(url=url, events=options["events"], account=account)
         self.stdout.write(self.style.SUCCESS(f"Created {endpoint.pk} for {endpoint.url}."))

@@ -385,6 +385,11 @@ class TestEndpoints:
         assert ("unless a proxy changes the host, each delivery gets a 400" in told) == is_told
         assert WebhookEndpoint.objects.filter(url=url).exists()
 
+    @pytest.mark.parametrize("url", ["https://[shop.example/", "https://shop.example:port/", "/payments/"])
+    def test_create_refuses_what_is_no_address(self, sandbox: ProviderSandbox, url: str) -> None:
+        with pytest.raises(CommandError, match="must be an https:// address"):
+            run("payments_endpoints", "create", url)
+
     @pytest.mark.case(110)
     def test_only_an_address_below_the_path_of_the_site_is_right(self, sandbox: ProviderSandbox) -> None:
         set_script_prefix("/shop/")
