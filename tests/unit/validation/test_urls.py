@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.test import RequestFactory
 
 from payments_integration.validation.urls import (
     LOOPBACK_HOSTS,
@@ -94,6 +95,11 @@ def test_plain_http_is_allowed_to_this_machine_only(rule: Callable[[str], bool],
     assert rule(f"http://{host}:8400/x")
     assert not rule("http://bank.example/x")
     assert rule("https://bank.example/x")
+
+
+def test_a_payer_may_return_to_the_site_of_djangos_test_client(rf: RequestFactory) -> None:
+    assert is_secure_url(rf.get("/orders/7/").build_absolute_uri())
+    assert not is_base_url(rf.get("/").build_absolute_uri())
 
 
 def test_a_base_url_has_no_query_but_a_secure_url_may_have_one() -> None:
