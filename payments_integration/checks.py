@@ -18,7 +18,7 @@ from django.core import checks
 from django.db import connections, router
 from django.db.models import Model
 from django.db.models.signals import post_save, pre_save
-from django.template import TemplateDoesNotExist
+from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 from django.urls import NoReverseMatch
 from django.utils import timezone
@@ -250,7 +250,10 @@ def check_webhook_urls(**options: Any) -> Messages:
             url = site_urls.path_of(name, kwargs=arguments)
         except NoReverseMatch:
             what = f"The webhook URL {name} is not in the URLconf: no delivery can arrive."
-            hint = 'Add path("payments/", include("payments_integration.urls")) to urlpatterns of ROOT_URLCONF.'
+            hint = (
+                'Add path("payments/", include("payments_integration.urls")) to urlpatterns of ROOT_URLCONF. '
+                "manage.py payments_quickstart --write does it."
+            )
         else:
             if not arguments and site_urls.depends_on_language(name):
                 yield _warning(
@@ -475,6 +478,12 @@ def check_deployment(**options: Any) -> Messages:
             "W007",
             "The checkout pages, such as status_url, answer 500: TEMPLATES finds none of this app's templates.",
             hint="Add DjangoTemplates with APP_DIRS, or silence this if you send no payer to them.",
+        )
+    except TemplateSyntaxError as error:
+        yield _warning(
+            "W007",
+            f"The checkout pages, such as status_url, answer 500: {error}",
+            hint="Correct your template payments_integration/checkout/status.html.",
         )
     if missing := codes.missing_libraries():
         yield _warning(

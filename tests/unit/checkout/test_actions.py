@@ -328,3 +328,13 @@ def test_a_site_without_templates_is_told_that_payers_get_an_error(settings: Any
     """A site with nothing but an API has no TEMPLATES. Its API still names status_url."""
     settings.TEMPLATES = templates
     assert any("status_url, answer 500" in message.msg for message in check_deployment())
+
+
+def test_a_site_whose_own_status_page_has_an_error_is_told_which(settings: Any) -> None:
+    own = {"payments_integration/checkout/status.html": "{% fo %}"}
+    loaders = [("django.template.loaders.locmem.Loader", own)]
+    engine = {"BACKEND": "django.template.backends.django.DjangoTemplates", "OPTIONS": {"loaders": loaders}}
+    settings.TEMPLATES = [engine]
+    (warning,) = (message for message in check_deployment() if message.id == "payments_integration.W007")
+    assert "answer 500: Invalid block tag on line 1: 'fo'" in warning.msg
+    assert "payments_integration/checkout/status.html" in str(warning.hint)
