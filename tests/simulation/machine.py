@@ -243,8 +243,8 @@ class Schedule(RuleBasedStateMachine):
             intent
             for intent in world.intents.values()
             if "idempotency_key" in intent.arguments
-            # A second payment that nobody pays does no harm, so nothing stops it.
-            and (intent.function != "create_payment" or intent.mark not in world.lost)
+            # A second payment, or deposit reference, that nobody pays does no harm, so nothing stops it.
+            and (intent.function in ("create_payout", "create_refund") or intent.mark not in world.lost)
         ]
         if keyed:
             intent = _pick(keyed, index)
