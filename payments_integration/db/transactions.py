@@ -362,12 +362,13 @@ def non_atomic_requests(using: str) -> str:
     return f"django.db.transaction.non_atomic_requests{where}"
 
 
-def refuse_transaction(function: str) -> None:
+def refuse_transaction(function: str, *, is_dispatching: bool = False) -> None:
     """Raise TransactionRefused inside a transaction, in the name of ``services.<function>``.
 
     A request inside a transaction would hold locks for seconds, and its record could be rolled back after money moved.
+    ``is_dispatching``: a receiver asks. With ``asyncio.run``, it asks in a thread that has no transaction.
     """
-    if in_transaction():
+    if is_dispatching or in_transaction():
         raise TransactionRefused(
             f"services.{function} cannot run inside a database transaction: it could roll back after money moved. "
             f"Under ATOMIC_REQUESTS, mark a view that needs the answer with {non_atomic_requests(ledger_database())}. "

@@ -22,6 +22,7 @@ from payments_integration.db.transactions import ledger_database, refuse_transac
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import MIRRORS, Mirror, Operation
 from payments_integration.outbox import Intent
+from payments_integration.signals import is_dispatching
 from payments_integration.validation.validator import MAX_BODY_BYTES, Json, Validator, is_object_id
 
 P = ParamSpec("P")
@@ -59,7 +60,7 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
 def _carry_out(
     prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], check: outbox.CommitCheck
 ) -> Any:
-    refuse_transaction(prepare.__name__)
+    refuse_transaction(prepare.__name__, is_dispatching=is_dispatching())
     with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
         intent = _prepared(prepare, args, kwargs)
         service_call.account = intent.account

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from django.db import connection, transaction
 from payments_integration import services
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Operation
+from payments_integration.signals import dispatching
 from tests.fake_provider import (
     DEPOSIT,
     ENDPOINT,
@@ -40,6 +42,18 @@ CALLS: list[Callable[[], Any]] = [
     lambda: services.retry("op_1"),
     lambda: services.mark_happened("op_1", "pay_1", "a", "b"),
 ]
+
+
+def test_a_handler_sends_nothing_in_a_thread_without_its_transaction(fake: Fake) -> None:
+    """If the handler failed after it, its next run would move the money a second time."""
+
+    def handler() -> None:
+        with dispatching():
+            asyncio.run(services.acreate_payout(**PAYOUT))
+
+    with pytest.raises(TransactionRefused, match=r"services\.defer"):
+        handler()
+    assert not fake.calls
 
 
 @pytest.mark.parametrize("number", range(len(CALLS)))
