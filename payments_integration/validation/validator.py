@@ -93,8 +93,7 @@ class Validator:
         if not isinstance(value, str):
             self.fail(name, _("This must be text."))
             return ""
-        # A safe string or a member of an enum becomes plain text. ``str(…)`` would be "Kind.CARD" for some enums.
-        plain = str.__str__(value)
+        plain = _plain(value)
         if not plain.strip():
             self.fail(name, _("This must not be blank."), "blank")
         elif len(plain) > max_length:
@@ -128,7 +127,7 @@ class Validator:
         if not isinstance(value, str) or value not in options:
             self.fail(name, _("This must be one of %(options)s.") % {"options": ", ".join(options)}, "invalid_choice")
             return ""
-        return str.__str__(value)
+        return _plain(value)
 
     def amount(self, name: str, value: object, currency: object = None) -> int:
         """Return an amount in minor units: an int above zero, within int64; never a bool, a float or text.
@@ -199,7 +198,7 @@ class Validator:
             elif "\x00" in key + text or not _is_utf8(key + text):
                 self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
             else:
-                found[str.__str__(key)] = str.__str__(text)
+                found[_plain(key)] = _plain(text)
                 continue
             break
         return found
@@ -211,10 +210,11 @@ class Validator:
         if not isinstance(value, str):
             self.fail(name, _("This must be text."))
             return ""
-        if not IDEMPOTENCY_KEY.fullmatch(value):
+        plain = _plain(value)
+        if not IDEMPOTENCY_KEY.fullmatch(plain):
             self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
             return ""
-        return str.__str__(value)
+        return plain
 
     def actor(self, name: str, value: object) -> str:
         """Return who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""
@@ -236,6 +236,12 @@ class Validator:
             # Django's own error contains the value, which no message may repeat.
             self.fail(name, message)
         return text
+
+
+def _plain(text: str) -> str:
+    """Return plain text for a safe string, a member of an enum, or a lazy object of a middleware."""
+    # ``str(…)`` would be "Kind.CARD" for some enums. A lazy object says that it is a str, and its slice is one.
+    return str.__str__(text[:])
 
 
 def _is_utf8(text: str) -> bool:

@@ -303,6 +303,25 @@ def test_a_lazy_account_is_the_account(fake: Fake, make: Any) -> None:
     assert services.list_payment_methods(account=make("second"))
 
 
+def test_a_lazy_text_is_the_text(fake: Fake) -> None:
+    """A middleware may find the currency of a request, for example."""
+
+    def lazy(text: str) -> Any:
+        return SimpleLazyObject(lambda: text)
+
+    row = services.create_payment(
+        **{**PAYMENT, "currency": lazy("CLP"), "country": lazy(Text("CL")), "method_code": lazy("cl_khipu")},
+        merchant_reference=lazy("A-1"),
+        payer={"name": lazy("Ana")},
+        metadata={"shop": lazy("chile")},
+        idempotency_key=lazy("k1"),
+        actor=lazy("shop"),
+    )
+    operation = Operation.objects.get(result_id=row.pk)
+    assert (operation.idempotency_key, operation.actor, operation.merchant_reference) == ("k1", "shop", "A-1")
+    assert json.loads(fake.calls[0].body)["metadata"] == {"shop": "chile"}
+
+
 def test_all_invalid_arguments_are_named_at_once(fake: Fake) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payment(
