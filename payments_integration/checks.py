@@ -335,6 +335,8 @@ def _unusable(path: str, method: str) -> str:
     except Exception as error:  # a module of the project may raise any error
         return f"it cannot be imported ({type(error).__name__}: {error})"
     if not method:
+        if inspect.iscoroutinefunction(named):
+            return "it is async, and nothing awaits it"
         return "" if callable(named) else "it is not a function"
     is_class = isinstance(named, type) and callable(getattr(named, method, None))
     return "" if is_class else f"it is not a class with a method {method}()"

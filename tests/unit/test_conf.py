@@ -276,6 +276,7 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
         ({"ORDER_URL": "nowhere.order"}, ["ORDER_URL", "'nowhere.order'", "cannot be imported"]),
         ({"WAKE_UP": "nowhere.wake_up"}, ["WAKE_UP", "'nowhere.wake_up'", "cannot be imported"]),
         ({"WAKE_UP": "payments_integration.conf.NAME"}, ["WAKE_UP", "it is not a function"]),
+        ({"WAKE_UP": "asyncio.sleep"}, ["WAKE_UP", "'asyncio.sleep'", "it is async, and nothing awaits it"]),
         ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
         ({"API_ACCOUNT_CHECK": "nowhere.may"}, ["API_ACCOUNT_CHECK", "'nowhere.may'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
