@@ -95,6 +95,8 @@ class Command(PaymentsCommand):
             "  python manage.py runserver\n"
             f"  python manage.py payments_sandbox --webhook-url http://127.0.0.1:8000{path}"
         )
+        if order is not None and not order.has_view:
+            self.stdout.write("Without sessions, your project got no view. Open the REST API: docs/rest-api.md.")
         if order is not None:
             self.stdout.write(f"Test the way of an order: python manage.py test {order.app.name}")
 

@@ -64,6 +64,12 @@ class OrderModel:
         return isinstance(field(self.model, self.amount), models.DecimalField)
 
     @property
+    def has_view(self) -> bool:
+        """False if orders have customers and the project, as an API, no sessions that tell the view who they are."""
+        names = [*settings.INSTALLED_APPS, *settings.MIDDLEWARE]
+        return not self.owner or any("session" in name.lower() for name in names)
+
+    @property
     def options(self) -> list[str]:
         """The lines that the class needs and does not have yet."""
         wanted = {

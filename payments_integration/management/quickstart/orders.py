@@ -38,16 +38,19 @@ def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
     has_urls = not urls.exists() or project_files.sets(text_of(urls), "app_name", "pay")
     # A URLconf that imports something missing would keep the site from starting.
     by_hand = not (has_view and has_urls)
-    for what, path, text, lacking in (
+    files = [
         ("View", views, order_files.views(order), "" if has_view else "has no pay"),
         ("URL of the view", urls, order_files.urls(order), "" if has_urls else 'does not set app_name = "pay"'),
-        ("Test", tests / "test_payments.py", order_files.tests(order), ""),
-    ):
+    ]
+    test = ("Test", tests / "test_payments.py", order_files.tests(order), "")
+    for what, path, text, lacking in [*files, test] if order.has_view else [test]:
         if lacking:
             yield Gap(what, f"{as_shown(path, root)}, which {lacking}; add to it", text)
         elif not path.exists():
             write = None if by_hand and what != "Test" else partial(create, path, text)
             yield Gap(what, f"{as_shown(path, root)}, a new file", text, write)
+    if not order.has_view:
+        return
     module = f"{order.app.name}.payment_urls"
     yield from route(
         root, "Route of the view", "pay/", module, lambda: "pay" in get_resolver().namespace_dict, by_hand=by_hand

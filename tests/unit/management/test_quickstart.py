@@ -477,6 +477,25 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
 
 
+def test_an_api_without_sessions_gets_a_test_and_no_view(project: Project, registry: None) -> None:
+    """A login by session would fail in the test, and the view would know no customer."""
+    owner = "customer = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT)"
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}\n{owner}", more="from django.conf import settings\n")
+    project.settings.INSTALLED_APPS = [name for name in project.settings.INSTALLED_APPS if "session" not in name]
+    project.settings.MIDDLEWARE = []
+    code, shown = project.run("--order", "--write")
+    assert (code, "Open the REST API: docs/rest-api.md." in shown) == (0, True)
+    assert {path.name for path in project.folder.glob("quicksales/*pay*.py")} == {
+        "payment_handlers.py",
+        "test_payments.py",
+    }
+    assert "pay/" not in project.read("quickshop/urls.py")
+    text = project.read("quicksales/test_payments.py")
+    compile(text, "test_payments.py", "exec")
+    assert 'method_code="ec_card",' in text
+    assert not re.search(r"self\.client|reverse", text)
+
+
 def test_the_command_that_writes_has_the_options_of_the_one_that_showed(project: Project, registry: None) -> None:
     """Without them it would write handlers for another model, and those would be enough from then on."""
     shop_with(project, f"fee = models.IntegerField()\n{CURRENCY}")
