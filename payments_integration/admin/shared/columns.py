@@ -169,7 +169,8 @@ def status_word(name: str, description: StrOrPromise) -> Column:
 
 
 def money(name: str, description: StrOrPromise) -> Column:
-    return _column(description, lambda _admin, obj: display.money(getattr(obj, name), obj.currency))
+    # A narrow column breaks the line at the space, not within the number.
+    return _column(description, lambda _admin, obj: display.money(getattr(obj, name), obj.currency, space=" "))
 
 
 def json(name: str, description: StrOrPromise) -> Column:

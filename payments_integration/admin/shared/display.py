@@ -198,11 +198,12 @@ def refunded_share(part: int, whole: int) -> str:
     return _("refunded %(percent)d %%") % {"percent": max(1, part * 100 // whole)}
 
 
-def money(amount: int | None, currency: str) -> str:
+def money(amount: int | None, currency: str, *, space: str = "\xa0") -> str:
     """Return an amount, given in minor units, with the decimals of its currency."""
     if amount is None:
         return EMPTY
-    return format_html('<span class="pi-money">{}</span>', text(format_money(amount, currency)))
+    shown = text(format_money(amount, currency)).replace("\xa0", space, 1)
+    return format_html('<span class="pi-money">{}</span>', shown)
 
 
 def pretty_json(value: object) -> str:
