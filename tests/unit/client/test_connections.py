@@ -23,6 +23,7 @@ from payments_integration import conf
 from payments_integration.client import Client, before_sending, connections
 from payments_integration.exceptions import InvalidState, NoAnswer, RateLimited
 from payments_integration.sync import get_client
+from tests.servers import wait_until
 from tests.unit.client.authority import Authority
 from tests.unit.client.loopback import (
     Script,
@@ -265,10 +266,10 @@ def black_hole() -> Iterator[int]:
 @pytest.mark.case(151)
 def test_many_black_holed_addresses_end_at_the_deadline(hosts: dict[str, Any]) -> None:
     hosts["provider.example"] = ["127.0.0.1"] * 50
-    with black_hole() as port, options(CONNECT_TIMEOUT=0.4, REQUEST_DEADLINE=1):
+    with black_hole() as port, options(CONNECT_TIMEOUT=0.4, REQUEST_DEADLINE=2):
         begun = time.monotonic()
         text = unsent(client_of(f"http://provider.example:{port}"), write)
-        assert 0.9 < time.monotonic() - begun < 8
+        assert 1.9 < time.monotonic() - begun < 8
     assert f"http://provider.example:{port} did not accept a connection in time." in text
 
 
@@ -300,7 +301,7 @@ def test_a_slow_handshake_ends_at_the_deadline(drips: bool) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            with options(REQUEST_DEADLINE=0.7, CONNECT_TIMEOUT=30):
+            with options(REQUEST_DEADLINE=2, CONNECT_TIMEOUT=30):
                 begun = time.monotonic()
                 url = f"https://127.0.0.1:{listener.getsockname()[1]}"
                 assert unsent(client_of(url), write) == f"the TLS handshake with {url} did not end in time."
@@ -504,7 +505,8 @@ def test_this_machine_is_reached_without_the_proxy() -> None:
     ],
 )
 def test_a_proxy_that_does_not_connect(script: Script, says: str) -> None:
-    with loopback(script) as way, options(**NETWORK, REQUEST_DEADLINE=2, CONNECT_TIMEOUT=1):
+    patience = 0.5 if says == "did not answer in time" else 10
+    with loopback(script) as way, options(**NETWORK, READ_TIMEOUT=patience):
         url = f"https://{ELSEWHERE}"
         text = unsent(client_of(url, proxy=f"http://me:hidden@127.0.0.1:{way.port}"), write)
     assert text == f"on the way to {url}, the proxy http://127.0.0.1:{way.port} {says}. Check PROXY."
@@ -513,12 +515,12 @@ def test_a_proxy_that_does_not_connect(script: Script, says: str) -> None:
 @pytest.mark.case(149)
 def test_a_proxy_that_is_not_there(slow_host: str) -> None:
     port = closed_port()
-    with options(**NETWORK, REQUEST_DEADLINE=1):
-        for host, says in (
-            ("127.0.0.1", f"the proxy http://127.0.0.1:{port} refused the connection"),
-            ("x.invalid", f"the host of the proxy http://x.invalid:{port} cannot be resolved"),
-            (slow_host, f"the host of the proxy http://{slow_host}:{port} was not resolved in time"),
-        ):
+    for host, deadline, says in (
+        ("127.0.0.1", 10, f"the proxy http://127.0.0.1:{port} refused the connection"),
+        ("x.invalid", 10, f"the host of the proxy http://x.invalid:{port} cannot be resolved"),
+        (slow_host, 1, f"the host of the proxy http://{slow_host}:{port} was not resolved in time"),
+    ):
+        with options(**NETWORK, REQUEST_DEADLINE=deadline):
             text = unsent(client_of("https://provider.example", proxy=f"http://me:hidden@{host}:{port}"))
             assert text == f"on the way to https://provider.example, {says}. Check PROXY."
 
@@ -584,12 +586,15 @@ def test_an_answer_says_that_its_request_was_sent_again(lost: Script) -> None:
     ids=["timeout", "closed after a byte", "closed after an interim answer"],
 )
 def test_what_may_have_an_answer_is_not_sent_again(script: Script) -> None:
-    with loopback(in_turn(sends(ANSWER), script)) as server, options(READ_TIMEOUT=0.3):
+    with loopback(in_turn(sends(ANSWER), script)) as server:
         client = client_of(server.url)
         read(client)
-        error = error_of(client, write)
+        with options(READ_TIMEOUT=0.3):
+            error = error_of(client, write)
         assert (error.was_connected, error.was_repeated) == (True, False)
-        assert len(server.requests) == 2
+        # A busy machine may have it read only after the client's time is over.
+        wait_until(lambda: len(server.requests) > 1, 30, "the server to read it")
+    assert len(server.requests) == 2
 
 
 @pytest.mark.case(127)
