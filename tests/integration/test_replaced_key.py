@@ -532,6 +532,7 @@ def test_a_copy_of_production_pays_nothing_out_of_another_project(
             assert reconciliation.reconcile_events("default").state == "done"
             assert reconciliation.reconcile_objects("default", full=True).state == "done"
             assert Payment.objects.filter(account="default", gone_at=None).exists()
+            attentions.clear()  # a slower pass also tells that the endpoint of the other project is gone
         sent = posts(installed)
         assert services.resume_operations() == {"needs_person": 1}
         assert posts(installed) == sent
