@@ -34,8 +34,9 @@ def look_without_time(visit: Visit, payment: Payment) -> Page:
     """Time passes for the page only with ``clock.run_for``, even on a slow machine."""
     visitor = visit(None)
     now = timezone.now()
-    visitor.page.clock.install(time=now)
-    visitor.page.clock.pause_at(now + timedelta(seconds=1))
+    # The clock runs until it is paused, and can only be paused ahead.
+    visitor.page.clock.install(time=now - timedelta(hours=1))
+    visitor.page.clock.pause_at(now)
     return visitor.open(address(payment))
 
 
