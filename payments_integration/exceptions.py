@@ -215,7 +215,10 @@ UNREACHABLE = (f"{NoAnswer.__name__}:", f"{ApiError.__name__}:")
 
 
 class UnsendableRequest(PaymentsError, ValueError):
-    """The request cannot be sent: it is too large, or has an invalid id, key or filter. Nothing was sent."""
+    """The request cannot be sent: it is too large, has an invalid id, key or filter, or would pay an order twice.
+
+    Nothing was sent.
+    """
 
 
 class PagingError(PaymentsError):

@@ -92,6 +92,11 @@ def open_key(of: Key) -> str:
     return _open_key(of, _operations(of))
 
 
+def uses_key(operation: Operation) -> tuple[bool, bool]:
+    """Return the rank of an operation if several accounts have its key. The operation with the highest rank decides."""
+    return operation.state not in (OperationState.REJECTED, OperationState.CLOSED), not operation.has_free_key
+
+
 def begun(payments: list[Payment]) -> list[Payment]:
     """Return the payments of the list that were created with a key of ``attempt_key``."""
     found: set[str] = set()
@@ -169,9 +174,11 @@ def _operations(of: Key) -> list[Operation]:
     found = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, merchant_reference=reference)
     fields = ("account", "idempotency_key", "state", "error", "body", "result_id", "created_at")
     operations = list(filter_account(found, account).only(*fields))
-    taken = {operation.idempotency_key for operation in operations if not operation.has_free_key}
-    # Another account may have taken a free key since.
-    return [each for each in operations if not each.has_free_key or each.idempotency_key not in taken]
+    # Another account may have taken a free key since, or have been faster with a new one.
+    best: dict[str, tuple[bool, bool]] = {}
+    for each in operations:
+        best[each.idempotency_key] = max(best.get(each.idempotency_key, (False, False)), uses_key(each))
+    return [each for each in operations if uses_key(each) == best[each.idempotency_key]]
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:

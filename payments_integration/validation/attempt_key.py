@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from payments_integration.validation.validator import Validator
 
 
+def is_of_any_account(key: str) -> bool:
+    """Return True for a key of an order that may be paid through any account: its prefix names none."""
+    return key.startswith(("order--", "order~-"))
+
+
 class AttemptKey(str):
     """A key that refuses a payment that would not pay its order, or would pay another one."""
 

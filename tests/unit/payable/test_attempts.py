@@ -12,20 +12,21 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
-from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, ProviderError
+from payments_integration.exceptions import IdempotencyMismatch, OperationClosed, OutcomeUnknown, ProviderError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
 from payments_integration.payable import attempts, find_attempt
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from payments_integration.validation.validator import IDEMPOTENCY_KEY
 from tests.factories import rows
+from tests.fake_provider import Fake
 from tests.unit.payable.payables import Customer, Invoice, Order, Sale
 
 CASE = pytest.mark.case(128)
@@ -482,6 +483,40 @@ class TestANewKeyKnowsItsOrder:
                 **CARD, merchant_reference=str(customer.code), idempotency_key=customer.attempt_key()
             )
         assert not payments_sandbox.engine.payments
+
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize("code", ["A-1", "ñ"])
+    def test_two_first_clicks_at_once_in_two_accounts_are_one_attempt(
+        self, fake: Fake, code: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both pages got the key before either of them called."""
+        monkeypatch.setattr(Order, "payments_account", None)
+        order = Order.objects.create(number=code)
+        keys = [order.attempt_key(), order.attempt_key()]
+        services.create_payment(**CARD, merchant_reference=code, idempotency_key=keys[0], account="second")
+        with pytest.raises(OperationClosed) as caught:
+            services.create_payment(**CARD, merchant_reference=code, idempotency_key=keys[1])
+        assert "paid through another account" in str(caught.value.__cause__)
+        assert len(fake.calls) == 1
+        assert order.attempt_key() == keys[0]
+        assert order.attempt_key().account == "second"
+        assert not find_attempt(order, keys[1]).refusal
+
+    def test_of_two_deferred_calls_in_two_accounts_one_is_sent(
+        self, fake: Fake, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        monkeypatch.setattr(Order, "payments_account", None)
+        order = Order.objects.create(number="A-1")
+        keys = [order.attempt_key(), order.attempt_key()]
+        with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
+            for key, account in zip(keys, ("second", "default"), strict=True):
+                asked = {**CARD, "merchant_reference": "A-1", "idempotency_key": key, "account": account}
+                services.defer(services.create_payment, **asked)
+        assert len(fake.calls) == 1
+        assert {each.account: each.state for each in Operation.objects.all()} == {
+            "second": "done",
+            "default": "closed",
+        }
 
     def test_a_free_key_that_another_account_took_since_is_used_up(self, db: None) -> None:
         customer = Customer.objects.create()
