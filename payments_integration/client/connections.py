@@ -37,6 +37,7 @@ Check = Callable[[float], None]
 
 _WAY_OUT = "Check BASE_URL. If a proxy is the only way out, set PROXY."
 _PROXY = "Check PROXY."
+_IN_TESTS = "ProviderSandbox (payments_integration.testing) or the pytest fixture payments_sandbox"
 #: X509_V_ERR_… of OpenSSL.
 _CERTIFICATE_DATES = {9: "is not valid yet. Is the clock of this machine right?", 10: "has expired."}
 _OTHER_HOST = (62, 63, 64)
@@ -137,7 +138,10 @@ class Attempt:
         if self.proxy:
             return NotConnected(f"on the way to {self.base_url}, the proxy {self.proxy} {what}. {_PROXY}")
         is_here = address is not None and is_loopback(address)
-        return NotConnected(f"{self.base_url} {what}. {'Is the sandbox running?' if is_here else _WAY_OUT}")
+        advice = "Is the sandbox running?" if is_here else _WAY_OUT
+        if is_here and _stays_here():
+            advice = f"In a test, use {_IN_TESTS}."
+        return NotConnected(f"{self.base_url} {what}. {advice}")
 
     def refused_by_proxy(self, error: Exception) -> NotConnected:
         answered = re.search(r"Tunnel connection failed: ([0-9]{3})", str(error))
@@ -169,8 +173,7 @@ class Attempt:
         """Explain that a test would leave this machine."""
         where = f"{self.base_url}, by the proxy {self.proxy}," if self.proxy else self.base_url
         return NotConnected(
-            f"{where} is not on this machine, and tests stay on it. Use ProviderSandbox "
-            "(payments_integration.testing) or the pytest fixture payments_sandbox, or set ALLOW_NETWORK_IN_TESTS."
+            f"{where} is not on this machine, and tests stay on it. Use {_IN_TESTS}, or set ALLOW_NETWORK_IN_TESTS."
         )
 
 

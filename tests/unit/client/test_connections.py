@@ -158,7 +158,7 @@ def test_a_test_connects_to_this_machine_by_any_name(address: str, hosts: dict[s
         if address == "127.0.0.1":
             assert read(client_of(f"http://provider.example:{server.port}")).data == []
         else:
-            assert "ProviderSandbox" not in unsent(client_of(f"http://provider.example:{closed_port()}"))
+            assert "not on this machine" not in unsent(client_of(f"http://provider.example:{closed_port()}"))
 
 
 @pytest.mark.case(130)
@@ -414,14 +414,25 @@ def test_authorities_that_are_gone_after_the_start(authority: Authority) -> None
 
 @pytest.mark.case(150)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_a_refused_connection_asks_for_the_sandbox(host: str) -> None:
+@pytest.mark.parametrize(
+    ("network", "advice"),
+    [
+        (NETWORK, "Is the sandbox running?"),
+        (
+            {"ALLOW_NETWORK_IN_TESTS": False},
+            "In a test, use ProviderSandbox (payments_integration.testing) or the pytest fixture payments_sandbox.",
+        ),
+    ],
+)
+def test_a_refused_connection_asks_for_the_sandbox(host: str, network: dict[str, bool], advice: str) -> None:
     url = f"http://{host}:{closed_port()}"
     if host == "[::1]" and not socket.has_ipv6:
         return
-    assert unsent(client_of(url), write) in (
-        f"{url} refused the connection. Is the sandbox running?",
-        f"{url} cannot be reached (Cannot assign requested address). Is the sandbox running?",  # no IPv6 here
-    )
+    with options(**network):
+        assert unsent(client_of(url), write) in (
+            f"{url} refused the connection. {advice}",
+            f"{url} cannot be reached (Cannot assign requested address). {advice}",  # no IPv6 here
+        )
 
 
 @pytest.mark.case(149)
