@@ -82,8 +82,9 @@ class Command(PaymentsCommand):
         self.stdout.write(self.style.SUCCESS(f"Created {endpoint.pk} for {endpoint.url}."))
         self._show_secret(endpoint, options)
         self.stdout.write(
-            "The app stores the secret: add nothing to the settings. Next, have the provider create an event, for "
-            "example with a test payment. payments_health then shows when the last webhook arrived."
+            "The app stores the secret: add nothing to the settings. All processes know it in ten seconds. "
+            "Then have the provider create an event, for example with a test payment. payments_health then shows when "
+            "the last webhook arrived."
         )
 
     def _warn_of_other_views(self, url: str, account: str) -> None:

@@ -331,7 +331,7 @@ class TestEndpoints:
         assert WebhookEndpoint.objects.filter(url=url).exists()
         assert says in output
         assert ("no delivery will arrive" in output) == bool(says)
-        assert "Next, have the provider create an event" in output
+        assert "All processes know it in ten seconds. Then have the provider create an event" in output
         assert ("The webhook's path is /payments/webhook/." in output) == bool(says)
 
     @pytest.mark.parametrize(
