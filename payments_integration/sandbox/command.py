@@ -204,7 +204,8 @@ def _print(output: Output, text: str) -> None:
 
 
 def _welcome(url: str, api_key: str, endpoint: Json | None, options: Namespace) -> str:
-    place = f"It keeps everything in {options.state}" if options.state else "Everything is in memory"
+    memory = "Everything is in memory (--state FILE keeps it)"
+    place = f"It keeps everything in {options.state}" if options.state else memory
     number = urlsplit(url).port
     lines = [f"The payments sandbox is running. {place}; Ctrl-C stops it.", ""]
     if options.port not in (0, number):

@@ -145,7 +145,8 @@ def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
     try:
         payment = engine.open_checkout(payment_id)
     except UnknownObjectError:
-        return render("message.html", {"title": "No such payment", "text": "This checkout does not exist."}, 404)
+        text = "This checkout does not exist. Without --state, the sandbox forgets all payments when it stops."
+        return render("message.html", {"title": "No such payment", "text": text}, 404)
     if request.method == "GET":
         return _checkout_page(engine, payment)
     if request.method != "POST":

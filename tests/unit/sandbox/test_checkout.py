@@ -141,7 +141,8 @@ def test_impossible_actions_are_refused(engine: Engine, client: Client) -> None:
     assert press(client, payment, "fail").status == 422
     assert engine.payments[payment["id"]]["status"] == "succeeded"
     assert client.call("PUT", urlsplit(payment["checkout_url"]).path).status == 405
-    assert client.call("GET", "/checkout/pay_none").status == 404
+    missing = client.call("GET", "/checkout/pay_none")
+    assert (missing.status, b"Without --state, the sandbox forgets all payments" in missing.raw) == (404, True)
     assert client.call("GET", "/favicon.ico").status == 404
 
 

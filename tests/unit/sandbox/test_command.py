@@ -170,7 +170,7 @@ def test_the_options_reach_the_engine(begin: Start) -> None:
 def test_it_starts_with_money_in_every_currency(begin: Start) -> None:
     server, shown = begin()
     assert available(server) == DEFAULT_FUNDS
-    assert "Everything is in memory" in shown
+    assert "Everything is in memory (--state FILE keeps it)" in shown
     assert "WEBHOOK_SECRETS" not in shown
 
 
