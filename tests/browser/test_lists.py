@@ -58,6 +58,17 @@ def test_several_card_payments_are_refunded(
     assert len(provider.project.refunds) == 2
 
 
+def test_a_long_reference_leaves_the_amounts_in_sight(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    paid = rows.payment(merchant_reference="9" * 255, payer={"name": "Ana " * 60}, refunded_amount=0)
+    visitor = visit(person("ana"))
+    bulk = reverse("admin:payments_integration_payment_refund-selected")
+    search = reverse("admin:payments_integration_payment_search")
+    for opened in (f"{bulk}?id={paid.pk}", f"{search}?q={'9' * 255}"):
+        visitor.open(opened)
+        assert visitor.find(".pi-scroll td").count() > 3
+        assert visitor.find(".pi-scroll").evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+
+
 @pytest.mark.parametrize("status", ["succeeded", "created"])
 def test_a_filtered_list_is_downloaded(visit: Visit, person: Person, provider: ProviderSandbox, status: str) -> None:
     paid = provider_data.paid(provider, merchant_reference="=1+1")
