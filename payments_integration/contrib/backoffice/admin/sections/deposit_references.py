@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from django.contrib.admin import AdminSite
 from django.db.models import Model, Q, QuerySet
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
@@ -63,7 +62,7 @@ class DepositReferenceSectionsAdmin(SectionsAdmin, deposit_references.DepositRef
             yield received_section(obj)
         facts: list[Fact] = [
             # Links to the payments that have this reference.
-            (_("Order"), _search_link(page.site, Payment, obj.merchant_reference)),
+            (_("Order"), _search_link(page, Payment, obj.merchant_reference)),
             (_("Method"), display.method_name(obj.method_code)),
             (_("Country"), str(self.country_shown(obj))),
             (_("Currency"), display.text(obj.currency)),
@@ -76,9 +75,9 @@ class DepositReferenceSectionsAdmin(SectionsAdmin, deposit_references.DepositRef
         yield from payments_section(page, obj)
 
 
-def _search_link(site: AdminSite, model: type[Model], text_searched: str | None) -> str:
+def _search_link(page: Page, model: type[Model], text_searched: str | None) -> str:
     """Return a text as a link to the rows of a list that a search for it finds."""
-    url = display.list_url(site, model) if text_searched else ""
+    url = display.list_url(page.site, model) if text_searched and page.may_view(model) else ""
     if not url:
         return display.text(text_searched)
     return format_html('<a href="{}?{}">{}</a>', url, urlencode({"q": text_searched}), display.text(text_searched))

@@ -66,6 +66,7 @@ def test_the_payments_of_a_reference_need_the_permission_to_view_payments(staff:
     ref, pay = reference(), rows.payment(**SAME)
     html = page(staff("view_depositreference"), url("depositreference", "change", ref.pk))
     assert pay.pk not in html
+    assert "?q=payer-7" not in html
     assert "Not visible to you." in html
     assert pay.pk in page(staff("view_depositreference", "view_payment"), url("depositreference", "change", ref.pk))
     nameless = reference(merchant_reference=None)
