@@ -25,11 +25,15 @@ _SURELY_SMALL = 64 * 1024
 _ESCAPED = tuple(bytes([byte]) for byte in b"\0\n\r\x1a\"'\\")
 
 
+def has_packets(using: str) -> bool:
+    return connections[using].vendor == "mysql"
+
+
 def packet(using: str) -> int | None:
     """Return ``max_allowed_packet`` in bytes, read once per connection; None on databases without it."""
-    connection: Any = connections[using]
-    if connection.vendor != "mysql":
+    if not has_packets(using):
         return None
+    connection: Any = connections[using]
     known = vars(connection).get("_payments_packet")
     if known is None or known[0] is not connection.connection or connection.connection is None:
         with connection.cursor() as cursor:
@@ -80,7 +84,9 @@ def refuse_too_large(values: Sequence[Any], *, using: str) -> None:
 
 def refuse_too_large_row(row: Model) -> None:
     """Raise DataError if the statement that writes this row would be above ``max_allowed_packet``."""
-    refuse_too_large(_of_row(row), using=router.db_for_write(type(row)))
+    using = router.db_for_write(type(row))
+    if has_packets(using):
+        refuse_too_large(_of_row(row), using=using)
 
 
 def _of_row(row: Any) -> list[Any]:

@@ -66,7 +66,7 @@ def _insert(
         _inserts[key] = _insert_sql(row, connection.alias, [literal(value) for value in shape], on_conflict)
     sql, columns = _inserts[key]
     parameters: list[Any] = [
-        value if type(value) is plain else _prepared(value, field, connection)
+        value if value is None or type(value) is plain else _prepared(value, field, connection)
         for position, field, plain in columns
         for value in [values[position]]
     ]
@@ -128,7 +128,7 @@ def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tupl
 def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
     """Return the values of fields as parameters of a statement."""
     return [
-        value if type(value) is plain else _prepared(value, field, connections[using])
+        value if value is None or type(value) is plain else _prepared(value, field, connections[using])
         for value, (field, plain) in zip(values.values(), _parameters(model, using, tuple(values)), strict=True)
     ]
 

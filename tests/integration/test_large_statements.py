@@ -191,6 +191,7 @@ def test_many_search_terms_are_deleted_in_small_statements(
 
 
 def test_an_answer_that_is_too_large_alone_is_left_out_of_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "has_packets", lambda using: True)
     monkeypatch.setattr(sizes, "packet", lambda using: MB)
     monkeypatch.setattr(projection_events.statements, "_execute", refusing(projection_events.statements._execute))
     resources = [
