@@ -28,7 +28,7 @@ from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
 from tests.simulation.scheduler import GO, WAIT, Fault, Plan, Scheduler
-from tests.simulation.world import Violation, World
+from tests.simulation.world import RENEWED_KEY, Violation, World
 
 # `make simulate` runs on each database.
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
@@ -399,6 +399,23 @@ def test_a_replayed_event_is_dispatched_once_more_for_each_press_that_found_it_d
     [replayed] = world.replays
     assert world.watch.reopened[replayed] == presses
     assert ReceiverCall.objects.filter(what__startswith=f"event:{replayed}:").count() == 1 + presses
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_call_without_an_answer_is_not_sent_under_another_api_key(
+    monkeypatch: pytest.MonkeyPatch, revoked: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=2)
+    begun.process_otherwise(WEBS, "worker")
+    begun.renew_key(WORKERS, [Fault("answer", "lost", method="POST")], revoked, 0)
+    assert Operation.objects.get(operation="create_payout").state == OperationState.DONE
+    begun.teardown()
+    [world] = finished
+    assert {process.key for process in world.processes.values()} == {RENEWED_KEY}
 
 
 def test_a_fault_of_a_post_waits_for_one() -> None:

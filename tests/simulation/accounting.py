@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from payments_integration.models import Operation
 from tests.simulation.merchant import mark_of
-from tests.simulation.world import World
+from tests.simulation.world import RENEWED_KEY, World
 
 #: By service function: the collection of the objects that it makes.
 MADE_BY = {
@@ -41,5 +41,5 @@ def executions(world: World) -> dict[str, int]:
     counts: dict[str, int] = defaultdict(int)
     for entry in world.engine.gateway.log:
         if entry["idempotency_key"] and entry["status"] is not None and 200 <= entry["status"] < 300:
-            counts[entry["idempotency_key"]] += not entry["replayed"]
+            counts[entry["idempotency_key"].removeprefix(f"{RENEWED_KEY} ")] += not entry["replayed"]
     return counts

@@ -27,7 +27,7 @@ from payments_integration.models import (
 )
 from tests.simulation.accounting import CANCELS, MADE_BY, executions, mark_of_operation, objects_by_mark
 from tests.simulation.merchant import Intent, mark_of
-from tests.simulation.world import API_KEY, World
+from tests.simulation.world import World
 
 #: Seconds until the next round: claims, backoffs and the receivers' retries all lie within.
 ROUNDS = (1, 12, 31, 65, 95, 130, 310, 610, 1000, 1200, 1200, 3700, 3700, 3700)
@@ -47,7 +47,7 @@ def heal(world: World) -> None:
     world.time.set_skew(0)
     while world.waiting:
         world.resume(0)
-    world.deploy(API_KEY, world.processes)
+    world.deploy(world.processes, key=world.key)
     while world.network.stragglers:
         world.network.arrive(0)
     world.provider_acted()

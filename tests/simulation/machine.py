@@ -45,7 +45,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
-from tests.simulation.world import ACCOUNT, API_KEY, COMPARED, LARGE, OTHER_KEYS, REPLAY, World
+from tests.simulation.world import ACCOUNT, COMPARED, LARGE, OTHER_KEYS, RENEWED_KEY, REPLAY, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -180,7 +180,6 @@ class Schedule(RuleBasedStateMachine):
             known = {"first_contact_at": START, "first_synced_at": START}
             AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
         self.families, self.has_gaps, self.has_projects = families, has_gaps, has_projects
-        window = window if mode == "celery" else 0
         self.world = World(
             self.scheduler,
             mode=mode,
@@ -692,7 +691,7 @@ class Schedule(RuleBasedStateMachine):
             self.go_on(len(world.waiting) - 1, False, [])
 
     @rule(index=INDEX, nth=st.integers(2, 9), reversed_after=st.booleans(), outlasts=st.booleans())
-    @precondition(lambda self: self.world is not None and self.world.mode == "celery")
+    @precondition(lambda self: self.world is not None and self.world.processes[WEBS[0]].mode != "inline")
     def page_in_hand(self, index: int, nth: int, reversed_after: bool, outlasts: bool) -> None:
         """A worker stands still between two events of a page. Meanwhile, an object of the page changes again, or the
         claim runs out and another worker takes over.
@@ -721,7 +720,7 @@ class Schedule(RuleBasedStateMachine):
             self.go_on(world.waiting.index(worker), False, [])
 
     @rule(index=INDEX, nth=st.integers(2, 9), which=INDEX)
-    @precondition(lambda self: self.world is not None and self.world.mode == "celery")
+    @precondition(lambda self: self.world is not None and self.world.processes[WEBS[0]].mode != "inline")
     def finish_by_hand(self, index: int, nth: int, which: int) -> None:
         """A worker stands still between two events of a page; a person marks one that it has in hand as done."""
         world = self._world
@@ -944,7 +943,12 @@ class Schedule(RuleBasedStateMachine):
         world = self._step(
             f"in {', '.join(where)}, receivers are declared {'' if database_only else 'not '}database_only"
         )
-        world.declare(database_only, where)
+        world.deploy(where, database_only=database_only)
+
+    @rule(where=PLACES, mode=st.sampled_from(("inline", "celery", "worker")))
+    def process_otherwise(self, where: tuple[str, ...], mode: str) -> None:
+        """Some processes, or all, are deployed with another PROCESSING."""
+        self._step(f"{', '.join(where)} work {mode}").deploy(where, mode=mode)
 
     @rule(index=INDEX, web=INDEX)
     def key_of_another_call(self, index: int, web: int) -> None:
@@ -1005,7 +1009,7 @@ class Schedule(RuleBasedStateMachine):
         if not known or len(newest_objects(ACCOUNT)) < COMPARED:
             return
         self._step(f"{', '.join(where)} get the key of another project")
-        world.deploy(_pick(OTHER_KEYS, which), where)
+        world.deploy(where, key=_pick(OTHER_KEYS, which))
         if seconds:
             self.pass_time(seconds)
         for name in where:
@@ -1019,7 +1023,21 @@ class Schedule(RuleBasedStateMachine):
     def right_key(self, where: tuple[str, ...]) -> None:
         """The key is put back."""
         world = self._step(f"{', '.join(where)} get the right key back")
-        world.deploy(API_KEY, where)
+        world.deploy(where, key=world.key)
+
+    @rule(where=PLACES, losses=st.lists(LOSSES, max_size=1), revoked=st.booleans(), worker=INDEX)
+    def renew_key(self, where: tuple[str, ...], losses: list[Fault], revoked: bool, worker: int) -> None:
+        """Some processes, or all, are deployed with a new key of our project while a call has no answer."""
+        world = self._step("the API key is renewed")
+        world.plan.clear()
+        world.plan.add(losses)
+        self._ask(payout_intent(self._mark, 1000, None), 0, False, [])
+        world.key = RENEWED_KEY
+        world.engine.default_project.add_key(RENEWED_KEY)
+        world.deploy(where, key=RENEWED_KEY)
+        if revoked:
+            world.engine.default_project.revoke_key()
+        self.resume_later(65, worker, [])
 
     @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
     def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:

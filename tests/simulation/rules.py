@@ -509,4 +509,10 @@ MUTANTS = (
         "    statements.insert_many([due])\n",
         "    due.pk = 0\n",
     ),
+    _one(
+        "an unknown operation is sent again under another API key",
+        "outbox/sending.py",
+        "    if operation.sent_to != conf.fingerprint(operation.account):\n",
+        "    if not operation.sent_to:\n",
+    ),
 )

@@ -85,8 +85,9 @@ class Process:
     """A process of the merchant's: its memory is lost when it dies."""
 
     name: str
-    #: The API key with which it was deployed.
+    #: The API key and the PROCESSING with which it was deployed.
     key: str = ""
+    mode: str = ""
     #: Its receivers are declared as ``database_only``, and share transactions.
     database_only: bool = False
     is_dead: bool = False

@@ -56,6 +56,8 @@ REPLAY = "replay"
 API_KEY = "sk_test_simulation"
 #: The keys of other projects of the merchant's: of the same kind, and a live one.
 OTHER_KEYS = ("sk_test_another", "sk_live_another")
+#: A later key of our own project.
+RENEWED_KEY = "sk_test_renewed"
 #: So few objects are compared with a new key that a schedule has as many.
 COMPARED = 2
 SECRET = "whsec_simulation"
@@ -109,7 +111,6 @@ class World:
         begins_at: datetime = START,
     ) -> None:
         self.scheduler = scheduler
-        self.mode = mode
         self.pays, self.is_stubborn = pays, is_stubborn
         #: Another app has receivers on our rows.
         self.is_observed = is_observed
@@ -150,7 +151,9 @@ class World:
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
         names = ("web-1", "web-2", "worker-1", "worker-2")
-        self.processes = {name: Process(name, API_KEY, database_only) for name in names}
+        self.processes = {name: Process(name, API_KEY, mode, database_only) for name in names}
+        #: The newest key of our project.
+        self.key = API_KEY
         self._receivers: list[Any] = []
         self._digest = hashlib.sha256()
         self._stack = simulated(self.time, self.sleep, seed=1)
@@ -356,23 +359,16 @@ class World:
         self.counts["kills"] += 1
         process.is_dead = True
         now = self.processes[process.name]
-        self.processes[process.name] = Process(process.name, now.key, now.database_only)
+        self.processes[process.name] = Process(process.name, now.key, now.mode, now.database_only)
 
-    def deploy(self, key: str, names: Iterable[str]) -> None:
-        """These processes are ended, as by kill -9, and begin again with this API key. Nothing else is new to them."""
+    def deploy(self, names: Iterable[str], **news: Any) -> None:
+        """These processes are ended, as by kill -9, and begin again with these values. Nothing else is new to them."""
         for name in names:
-            if self.processes[name].key == key:
-                continue
-            self.processes[name].key = key
-            self.end(self.processes[name])
-        self.counts["key of another project"] += key != API_KEY
-
-    def declare(self, database_only: bool, names: Iterable[str]) -> None:
-        """These processes are ended, as by kill -9, and begin again with receivers that are declared like this."""
-        for name in names:
-            if self.processes[name].database_only != database_only:
-                self.processes[name].database_only = database_only
-                self.end(self.processes[name])
+            process = self.processes[name]
+            if vars(process) != vars(process) | news:
+                vars(process).update(news)
+                self.end(process)
+        self.counts["key of another project"] += news.get("key") in OTHER_KEYS
 
     def end(self, process: Process) -> None:
         """Kill the process with all that it does; another one, new to everything, takes its place."""
@@ -382,7 +378,7 @@ class World:
     @property
     def has_another_key(self) -> bool:
         """Whether a process was deployed with the key of another project."""
-        return any(process.key != API_KEY for process in self.processes.values())
+        return any(process.key in OTHER_KEYS for process in self.processes.values())
 
     def switch_off(self) -> None:
         """All of the merchant's processes end; the broker's messages expire."""
@@ -468,7 +464,7 @@ class World:
         """A request of the provider's dashboard that is not ours; returns the id of what it makes, or nothing."""
         key = f"dashboard-{self.counts['refunds elsewhere']}"
         self.counts["refunds elsewhere"] += 1
-        account = dataclasses.replace(conf.account(ACCOUNT), api_key=API_KEY)
+        account = dataclasses.replace(conf.account(ACCOUNT), api_key=self.key)
         answer = self.network.carry_out(
             self.network.request(account, "POST", path, None, json.dumps(body).encode(), key)
         )
@@ -554,7 +550,7 @@ class World:
         history._contacts = actor.process.memory.setdefault("contacts", {})
         for name in ("_known", "_put_off", "_not_known"):
             setattr(project_keys, name, actor.process.memory.setdefault(f"keys{name}", {}))
-        setattr(settings, conf.NAME, self._options(actor.process.key))
+        setattr(settings, conf.NAME, self._options(actor.process))
         for receiver in self._receivers:
             receiver.database_only = actor.process.database_only
         self.scheduler.act(actor)
@@ -592,7 +588,7 @@ class World:
         if actor.process.is_dead or actor.met & (FAMILIES["database"] | {"limit"}):
             return
         if actor.process.key != API_KEY:
-            return  # its events wait
+            return  # its events wait, or may wait for a comparison
         for claim in sorted(actor.claims & self.watch.claims):
             self.violated("a pass releases what it has claimed", claim)
         for what in [what for what, mine in self._callbacks_due.items() if mine is actor]:
@@ -627,13 +623,13 @@ class World:
     def _actor(self) -> Actor | None:
         return getattr(threading.current_thread(), "actor", None)
 
-    def _options(self, key: str) -> dict[str, Any]:
-        """The app's settings in a process that was deployed with this API key."""
+    def _options(self, process: Process) -> dict[str, Any]:
+        """The app's settings in a process."""
         return {
             "ACCOUNTS": {
                 ACCOUNT: {
                     "BASE_URL": "https://provider.example",
-                    "API_KEY": key,
+                    "API_KEY": process.key,
                     "WEBHOOK_SECRETS": [SECRET],
                 },
                 SECOND: {
@@ -642,7 +638,7 @@ class World:
                     "WEBHOOK_SECRETS": [SECOND_SECRET],
                 },
             },
-            "PROCESSING": self.mode,
+            "PROCESSING": process.mode,
             "REORDER_WINDOW": self.window,
             "EVENT_DAYS": conf.MIN_EVENT_DAYS,
             "EVENT_BODY_DAYS": conf.MIN_EVENT_DAYS,
@@ -651,7 +647,7 @@ class World:
 
     def _wire(self, stack: ExitStack) -> None:
         """Put the simulation in where the app meets the outside."""
-        stack.enter_context(override_settings(**{conf.NAME: self._options(API_KEY)}))
+        stack.enter_context(override_settings(**{conf.NAME: self._options(self.processes["web-1"])}))
         for module in (project_keys, sync):
             stack.enter_context(mock.patch.object(module, "COMPARED", COMPARED))
         for name in ("_known", "_put_off", "_not_known"):
