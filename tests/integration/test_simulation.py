@@ -418,6 +418,17 @@ def test_a_call_without_an_answer_is_not_sent_under_another_api_key(
     assert {process.key for process in world.processes.values()} == {RENEWED_KEY}
 
 
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(1)
+def test_deliveries_are_accepted_while_the_secret_is_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule()
+    begun.rotate_under_way([25 * 3600, 11, 11])
+    begun.teardown()
+    assert len(finished[0].intents) == 3
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

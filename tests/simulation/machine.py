@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from payments_integration import services
 from payments_integration.models import (
+    OPEN_OPERATION_STATES,
     AccountState,
     Event,
     EventState,
@@ -263,6 +264,31 @@ class Schedule(RuleBasedStateMachine):
     def rotate_secret(self, web: int, faults: list[Fault]) -> None:
         arguments = {"endpoint": self._world.endpoint_id}
         self._ask(_positional(self._mark, "rotate_webhook_secret", arguments), web, False, faults)
+
+    @rule(jumps=st.lists(st.sampled_from((11, 12 * 3600, 25 * 3600)), min_size=1, max_size=3))
+    def rotate_under_way(self, jumps: list[float]) -> None:
+        """The secret is rotated again and again, each time while a delivery is under way to both web processes."""
+        self.set_clock(0)
+        world = self._step("the secret is rotated, and deliveries arrive")
+        world.plan.clear()
+        is_known = False
+        for jump in jumps:
+            world.engine.fund("CLP", 1)
+            self.pass_time(11)  # a process reads the secrets of the others
+            intent = _positional(self._mark, "rotate_webhook_secret", {"endpoint": world.endpoint_id})
+            attempt = world.post.begin(world.post.due[0])
+            rotations = Operation.objects.filter(operation=intent.function, state__in=OPEN_OPERATION_STATES)
+            if attempt is None or world.waiting or world.network.stragglers or rotations.exists():
+                return
+            before = world.deliver(WEBS[0], attempt)
+            is_known |= before.result == 200
+            self._ask(intent, 0, False, [])
+            for actor in (before, *(world.deliver(web, attempt) for web in WEBS)):
+                if is_known and actor.result != 200:
+                    world.violated("every secret that is valid is accepted", f"{actor.process.name}: {actor.result}")
+            if not intent.returned:
+                return
+            self.resume_later(jump, 0, [])
 
     @rule(web=INDEX, amount=INDEX, faults=FAULTS)
     def deposit(self, web: int, amount: int, faults: list[Fault]) -> None:

@@ -515,4 +515,10 @@ MUTANTS = (
         "    if operation.sent_to != conf.fingerprint(operation.account):\n",
         "    if not operation.sent_to:\n",
     ),
+    _one(
+        "the secret before a rotation is forgotten",
+        "projection/endpoints.py",
+        "                endpoint.previous_secret_token = endpoint.secret_token\n",
+        "                endpoint.previous_secret_token = ''\n",
+    ),
 )
