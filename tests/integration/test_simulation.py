@@ -429,6 +429,20 @@ def test_deliveries_are_accepted_while_the_secret_is_rotated(monkeypatch: pytest
     assert len(finished[0].intents) == 3
 
 
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+def test_another_attempt_pays_an_order_after_the_first_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule()
+    for is_reopened in (True, False, True):
+        begun.pay_order(0, is_reopened, ["cl_webpay_card", "cl_bank_transfer"], [], "fail", [])
+    begun.pay_order(0, True, ["cl_webpay_card"], [], "pay", [])
+    begun.pay_order(0, True, ["cl_webpay_card"], [], "", [])
+    begun.teardown()
+    assert [row.status for row in Payment.objects.order_by("created_at")] == ["failed", "failed", "succeeded"]
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

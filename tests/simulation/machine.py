@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from example_project.shop.models import Order
 from payments_integration import services
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
@@ -46,6 +47,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
+from tests.simulation.watching import ORDER
 from tests.simulation.world import ACCOUNT, COMPARED, LARGE, OTHER_KEYS, RENEWED_KEY, REPLAY, World
 
 #: Few of each, so that things meet.
@@ -141,6 +143,8 @@ class Schedule(RuleBasedStateMachine):
         self.families: set[str] = set()
         self.has_gaps = self.has_projects = False
         self.backup: restoring.Backup | None = None
+        #: The key in the form that a payer has open, by the order's reference.
+        self.forms: dict[str, str] = {}
         self.is_broken = False
 
     @initialize(
@@ -249,6 +253,33 @@ class Schedule(RuleBasedStateMachine):
         if keyed:
             intent = _pick(keyed, index)
             world.start(_pick(WEBS, web), f"{intent} again", lambda: world.merchant.call(intent))
+
+    @rule(
+        number=INDEX,
+        is_reopened=st.booleans(),
+        methods=st.lists(st.sampled_from(PAYMENT_METHODS), min_size=1, max_size=2),
+        pause=st.one_of(st.just([]), PAUSES.map(lambda pause: [pause])),
+        move=st.sampled_from(("fail", "expire", "pay", "")),
+        faults=FAULTS,
+    )
+    def pay_order(
+        self, number: int, is_reopened: bool, methods: list[str], pause: list[Fault], move: str, faults: list[Fault]
+    ) -> None:
+        """A payer presses the button of an order's page, which may be old, maybe in two tabs; then pays, or fails."""
+        world, order = self._step("an order is paid", [*pause, *faults]), Order(amount=1000, currency="CLP")
+        order.reference = f"{ORDER}{number % 2}"
+        if len(world.intents) >= MOST_INTENTS or any(order.reference in mark for mark in world.lost):
+            return
+        if is_reopened or order.reference not in self.forms:
+            self.forms[order.reference] = order.signed_attempt_key()
+        for web, method in zip(WEBS, methods, strict=False):
+            job = partial(world.merchant.pay, order, method, self.forms[order.reference])
+            world.start(web, f"pay {order.reference}", job)
+        for payment in [*world.engine.default_project.payments.values()][-1:]:
+            if move and payment.get("merchant_reference") == order.reference:
+                self._move(f"{move} {payment['id']}", partial(getattr(world.engine, move), payment["id"]))
+                draining.deliver_due(world, all_of_them=True)
+                world.task("worker-1", "process_events")
 
     @rule(web=INDEX, index=INDEX, payout=st.booleans(), faults=FAULTS)
     def cancel(self, web: int, index: int, payout: bool, faults: list[Fault]) -> None:

@@ -18,6 +18,7 @@ from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils.connection import ConnectionDoesNotExist
 
+from example_project.shop.models import Order
 from payments_integration import erasure, inbox, services
 from payments_integration.exceptions import (
     INTERRUPTIONS,
@@ -128,6 +129,17 @@ class Merchant:
     def call(self, intent: Intent) -> None:
         """One call of the intent's service function, outside a transaction."""
         self._run(intent, lambda: getattr(services, intent.function)(**intent.arguments))
+
+    def pay(self, order: Order, method: str, form: str) -> None:
+        """The view behind the button of an order's page."""
+        try:
+            key = order.attempt_key(form)
+        except ValidationError as error:
+            self._world.note(f"{order.reference}: {error}")
+            return
+        arguments = payment_intent(key, method, order.amount, order.reference).arguments
+        intent = self._world.intents.setdefault(key, Intent(key, "create_payment", arguments))
+        self._run(intent, lambda: services.create_payment(**arguments, idempotency_key=key))
 
     def approve(self, operation: Operation, rejects: bool) -> None:
         """A second person approves what another one asked for, or rejects it."""

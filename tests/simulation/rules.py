@@ -521,4 +521,10 @@ MUTANTS = (
         "                endpoint.previous_secret_token = endpoint.secret_token\n",
         "                endpoint.previous_secret_token = ''\n",
     ),
+    _one(
+        "an attempt that waits for money counts as ended",
+        "payable/attempts.py",
+        "        return status in VAIN_PAYMENT_STATUSES\n",
+        "        return status not in PAID_PAYMENT_STATUSES\n",
+    ),
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from payments_integration.enums import VAIN_PAYMENT_STATUSES
 from payments_integration.models import (
     Balance,
     DepositReference,
@@ -24,6 +25,8 @@ from payments_integration.sandbox import Engine
 from tests.factories.receivers.models import ReceiverCall
 
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
+#: How the references of orders begin that are paid with their page's button.
+ORDER = "basket-"
 #: Per mirrored kind: the model, the fields that change, and the name of the id.
 _SHOWN: dict[str, tuple[type[Any], tuple[str, ...], str]] = {
     "payment": (Payment, ("status", "amount_received", "refunded_amount"), "id"),
@@ -106,6 +109,8 @@ class Watch:
         self.reopened: Counter[str] = Counter()
         #: Events that the last commit lets be dispatched, and that were not applied, or held, before.
         self.let_go: list[str] = []
+        #: Payments of an order that were made while another one of it was open or paid.
+        self.doubled: list[str] = []
         self._states: dict[str, dict[Any, str]] = {_EVENTS: {}, _CHANGES: {}}
         self._moment = self._last_dispatched = 0
         self._claims: dict[Key, Claim] = {}
@@ -326,7 +331,17 @@ class Watch:
         _, fields, name = _SHOWN[kind]
         history = self.histories.setdefault((kind, item[name]), History())
         state = tuple(item.get(name) for name in fields)
+        if not history.states and (item.get("merchant_reference") or "").startswith(ORDER):
+            self._note_doubled(item)
         if not history.states or history.states[-1] != state:
             history.states.append(state)
             history.changed_at = self._project.clock.now()
         return len(history.states) - 1
+
+    def _note_doubled(self, item: dict[str, Any]) -> None:
+        """A payer may try again when no more money is expected from the attempts before."""
+        for other in self._project.payments.items:
+            if other.get("merchant_reference") == item["merchant_reference"] and other["id"] != item["id"]:
+                statuses = {status for status, *_ in self.histories["payment", other["id"]].states}
+                if not statuses & VAIN_PAYMENT_STATUSES:
+                    self.doubled.append(f"{item['id']} beside {other['id']}, which has been {sorted(statuses)}")

@@ -299,6 +299,8 @@ class World:
 
     def provider_acted(self) -> None:
         self.watch.provider_acted()
+        while self.watch.doubled:
+            self.violated("one attempt at a time pays an order", self.watch.doubled.pop())
 
     def violated(self, invariant: str, message: str) -> None:
         self.note(f"VIOLATION {invariant}: {message}")
