@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from payments_integration.sandbox import Engine, SandboxServer
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
@@ -74,8 +74,14 @@ def test_the_page_refreshes_by_itself_and_keeps_what_a_person_has_opened(browser
             expect(page.get_by_label("Fields of the new object")).to_have_value("amount=5")
             assert page.evaluate("document.documentElement.scrollWidth") == width
             assert grave(page) == []
+            asked: list[Route] = []
+            page.route(f"{server.url}/", lambda route: asked.append(route))  # noqa: PLW0108  (it takes no built-in)
+            while not asked:
+                page.wait_for_timeout(50)
             page.get_by_label("Refresh every 2 seconds").uncheck()
             other = engine.trigger("payment.created")["object"]
+            asked[0].continue_()
+            page.unroute(f"{server.url}/")
             page.wait_for_timeout(3_000)  # longer than a refresh takes
             expect(page.locator(f"#row-{other['id']}")).to_have_count(0)
             page.get_by_label("Refresh every 2 seconds").check()

@@ -49,6 +49,7 @@
       const answer = await fetch(location.pathname + location.search, { signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(`The answer is ${answer.status}.`);
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      if (!isWanted.checked) return; // not any more
       for (const part of document.querySelectorAll('[data-live]')) update(part, page.getElementById(part.id));
       say('');
     } catch {
