@@ -66,11 +66,19 @@ class SynchronousSignal(Signal):
             raise TypeError(f"{sender!r} sends nothing: the sender is a model of this app, such as Payment.")
         super().connect(receiver, sender, weak, dispatch_uid)
 
-    def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
-        """Send as Django does. Raises TypeError for a coroutine or generator: a decorator may hide how it is made."""
-        responses: list[Any] = super().send(sender, **named)
-        for receiver, response in responses:
+    def send(
+        self, sender: Any, *, after_each: Callable[[], None] = lambda: None, **named: Any
+    ) -> list[tuple[Callable[..., Any], Any]]:
+        """Send as Django does. Raises TypeError for a coroutine or generator: a decorator may hide how it is made.
+
+        ``after_each`` is called after each receiver, and may raise.
+        """
+        responses: list[tuple[Callable[..., Any], Any]] = []
+        for receiver in self._live_receivers(sender)[0]:
+            response = receiver(signal=self, sender=sender, **named)
             _refuse_unrun(receiver, response)
+            after_each()
+            responses.append((receiver, response))
         return responses
 
     def send_robust(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:

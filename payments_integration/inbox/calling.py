@@ -76,11 +76,10 @@ def call_receivers(page: Page, work: Work) -> None:
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
             with telemetry.during(telemetry.Handling(item)), closed_blocks():
-                send(item, changes, instance, is_stale=is_stale)
+                send(item, changes, instance, connection, is_stale=is_stale)
         except BaseException as error:
             raise ReceiverFailed(str(item.pk)) from error
         try:
-            require_transaction(connection)
             if savepoint:
                 connection.savepoint_commit(savepoint)
         except AnyDatabaseError as error:
@@ -117,7 +116,8 @@ def is_refused(error: AnyDatabaseError) -> bool:
     return not isinstance(error, OperationalError | InterfaceError)
 
 
-def require_transaction(connection: BaseDatabaseWrapper) -> None:
+def _require_transaction(connection: BaseDatabaseWrapper) -> None:
+    """Raise TransactionManagementError if a receiver has lost its transaction: the next one might write for good."""
     if connection.closed_in_transaction:
         raise TransactionManagementError("a receiver has closed the connection of its transaction")
     if connection.needs_rollback:
@@ -215,14 +215,22 @@ GOES_FIRST = "e.state IN ('applied', 'held', 'pending') AND (e.state <> 'pending
 TRANSACTION_ID = "pg_current_xact_id()::text"
 
 
-def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
+def send(
+    item: Item, changes: list[StatusChange], instance: Any | None, connection: BaseDatabaseWrapper, *, is_stale: bool
+) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
+    after_each = partial(_require_transaction, connection)
     # Copies: a receiver may set an attribute, and the item is marked, ordered, and perhaps sent again.
     event = copy(item) if isinstance(item, Event) else None
     if event is not None:
         with dispatching(event.created_at, partial(str, event.pk)):
             event_received.send(
-                sender=sender, event=event, instance=instance, previous_status=event.previous_status, is_stale=is_stale
+                sender=sender,
+                after_each=after_each,
+                event=event,
+                instance=instance,
+                previous_status=event.previous_status,
+                is_stale=is_stale,
             )
     if instance is None or not status_changed.has_listeners(sender):
         return
@@ -235,6 +243,7 @@ def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_st
         with dispatching(at, partial(_name_of, change)):
             status_changed.send(
                 sender=sender,
+                after_each=after_each,
                 instance=instance,
                 previous_status=change.previous_status,
                 status=change.status,

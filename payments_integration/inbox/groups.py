@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from django.db import Error as AnyDatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration import telemetry
 from payments_integration.db import statements
@@ -29,7 +30,6 @@ from payments_integration.inbox.calling import (
     lost_by_receiver,
     mark,
     only_by_key,
-    require_transaction,
     send,
 )
 from payments_integration.inbox.claiming import DONE, MOST_IN_GROUP, Page, naming, release_others
@@ -85,8 +85,7 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
                 break
             registered = Callbacks(connection, ids_of(item))
             try:
-                _call(work, item, page.using, is_stale=is_stale)
-                require_transaction(connection)
+                _call(work, item, connection, is_stale=is_stale)
             except BaseException as error:
                 failure = GroupFailed(work, item)
                 raise failure from error
@@ -127,11 +126,11 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
     return done
 
 
-def _call(work: Work, item: Item, using: str, *, is_stale: bool) -> None:
-    model = MIRRORS.get(item.object_kind)
-    instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
+def _call(work: Work, item: Item, connection: BaseDatabaseWrapper, *, is_stale: bool) -> None:
+    model, values = MIRRORS.get(item.object_kind), work.values
+    instance = statements.from_values(model, values, connection.alias) if model is not None and values else None
     with telemetry.during(telemetry.Handling(item)), closed_blocks():
-        send(item, work.changes[str(item.pk)], instance, is_stale=is_stale)
+        send(item, work.changes[str(item.pk)], instance, connection, is_stale=is_stale)
 
 
 def _claim_again(group: Sequence[Work], done: Sequence[tuple[Work, Item]]) -> None:

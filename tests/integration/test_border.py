@@ -723,6 +723,21 @@ def test_what_a_handler_does_costs_its_own_item_alone_an_attempt(unlogged: None,
 
 
 @pytest.mark.case(121)
+def test_no_other_handler_runs_after_one_that_rolled_back_by_hand(unlogged: None) -> None:
+    """On SQLite each statement of the other one would be committed at once, and again with the next attempt."""
+
+    def handler(event: Event, **_: Any) -> None:
+        if event.object_id == "pay_2":
+            _roll_back()
+
+    with connected(handler), connected(count):
+        take_in(*NAMES, events=1)
+        inbox.dispatch()
+    assert counted() == everything_once(*(name for name in NAMES if name != "pay_2"), events=1)
+    assert Event.objects.get(object_id="pay_2").attempts == 1
+
+
+@pytest.mark.case(121)
 def test_a_handler_that_commits_by_hand_is_not_called_again_and_again(unlogged: None) -> None:
     """Its commit has released the object, and in a group all of them, which the next pass dispatches one by one."""
 
