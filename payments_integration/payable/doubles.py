@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
+from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.models import Payment
 from payments_integration.payable.models import Payable, PayableQuerySet, payables
 from payments_integration.payable.queries import COMPARED_FIELDS, chunks, conditions, with_money_left, with_references
@@ -64,7 +65,9 @@ def _paid_in_parts(account: str, paid: set[Paid]) -> set[Paid]:
         try:
             for key, amount in _surplus(model, account, sorted({reference for reference, _currency in paid})):
                 surplus[key] += amount
-        except Exception:  # the project's code and tables may fail in any way; the pass goes on
+        except INTERRUPTIONS:
+            raise
+        except BaseException:  # the project's code and tables may fail in any way; the pass goes on
             logger.exception("The prices of %s cannot be read", model._meta.label, extra={"account": account})
     return {key for key, amount in surplus.items() if not amount}
 
@@ -94,5 +97,7 @@ def _overpaid(order: Payable, account: str) -> Iterator[tuple[str, int]]:
         if price is not None:
             amount, currency = price
             yield currency, order.totals_in(currency).overpaid(amount)
-    except Exception:  # the project's own code may raise any error
+    except INTERRUPTIONS:
+        raise
+    except BaseException:  # the project's own code may raise anything, such as a time-out of gevent
         logger.exception("payments_price() of %s failed", order._meta.label, extra={"account": account})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from datetime import timedelta
@@ -154,11 +155,12 @@ def test_an_order_without_a_usable_price_is_reported(monkeypatch: pytest.MonkeyP
     assert reported() == [("A-1", "CLP")]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no price list"), asyncio.CancelledError("no price list")])
 def test_a_price_that_fails_is_logged_and_hides_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     def fails(order: Order) -> tuple[int, str]:
-        raise RuntimeError("no price list")
+        raise error
 
     Order.objects.create(number="A-1")
     monkeypatch.setattr(Order, "payments_price", fails)
