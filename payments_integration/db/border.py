@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
+from inspect import iscoroutine
 from typing import Any
 
 from django.db import Error, connections
@@ -61,7 +62,10 @@ class Callbacks:
         def call() -> None:
             try:
                 with closed_blocks():
-                    callback()
+                    result: Any = callback()
+                if iscoroutine(result):
+                    result.close()
+                    raise TypeError("it is async, and nothing awaits it: call asgiref.sync.async_to_sync(function)")
             except INTERRUPTIONS as interruption:
                 self._interruptions.append(interruption)
             except BaseException as error:  # also CancelledError, and the time-outs of gevent

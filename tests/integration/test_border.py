@@ -355,6 +355,22 @@ def test_callbacks_that_fail_cost_no_other_object_anything(error: BaseException)
     assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
 
 
+@pytest.mark.case(120)
+def test_an_async_callback_is_logged_because_nothing_awaits_it(caplog: pytest.LogCaptureFixture, told: Told) -> None:
+    async def kick() -> None: ...
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        transaction.on_commit(kick)
+
+    with connected(handler):
+        take_in(NAMES[0], events=1)
+        inbox.dispatch()
+    assert counted() == everything_once(NAMES[0], events=1)
+    assert "nothing awaits it" in caplog.text
+    assert [type(fact.error) for fact in told.of(telemetry.CallbackFailed)] == [TypeError]
+
+
 def _close_in_a_block() -> None:
     transaction.atomic().__enter__()
     connection.close()
