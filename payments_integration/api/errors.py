@@ -214,6 +214,8 @@ def log(error: Exception, problem: Problem, request_id: str, route: str) -> None
         # A provider's error contains its request id. No message repeats what was sent.
         reason = f"{type(error).__name__}: {error}" if isinstance(error, PaymentsError) else type(error).__name__
         logger.error("API request %s, %s: answered %s; %s", request_id, route, problem, reason, extra=extra)
+    elif problem.hint:  # Django's own logging shows no INFO, and the hint is for a project that is being set up
+        logger.warning("API request %s, %s: answered %s", request_id, route, problem, extra=extra)
     else:
         logger.info("API request %s, %s: answered %s", request_id, route, problem, extra=extra)
 

@@ -252,6 +252,8 @@ class ApiView(GenericAPIView[Any]):
             extra = {"api_request_id": self.request_id}
             logger.error("API request %s, %s: %s", self.request_id, self.route_id, type(error).__name__, extra=extra)
             return None
+        if problem.code == "not_authenticated" and "Authorization" in self.request.headers:
+            problem.hint = "no class of the option API_AUTHENTICATION_CLASSES takes this Authorization header"
         if problem.status == 405:
             problem.headers = {"Allow": ", ".join(self.allowed_methods)}
         errors.log(error, problem, self.request_id, self.route_id)

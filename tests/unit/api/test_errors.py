@@ -143,6 +143,16 @@ class TestWhoIsNotSignedIn:
         response = Caller().get("payments/")
         assert (response.status_code, error(response)["code"]) == (401, "not_authenticated")
 
+    def test_a_token_that_no_class_reads(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The default reads sessions only. The log names the option, and the answer does not."""
+        caplog.set_level("WARNING", logger="payments_integration.api")
+        response = Caller().get("payments/", Authorization="Bearer eyJ")
+        assert (response.status_code, error(response)["code"]) == (401, "not_authenticated")
+        assert "API_" not in response.content.decode()
+        [line] = [record.getMessage() for record in caplog.records if "integration.api" in record.name]
+        assert line.endswith("no class of the option API_AUTHENTICATION_CLASSES takes this Authorization header")
+        assert "eyJ" not in line
+
     def test_a_session_that_is_over(self, boss: Caller) -> None:
         Session.objects.all().delete()
         response = boss.get("payments/")
