@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.db import router
-from django.db.models import QuerySet, Subquery
+from django.db.models import QuerySet, Subquery, Value
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration import permissions
 from payments_integration.models import Payment
 from payments_integration.money import format_money
 from payments_integration.payable import prices, sql
@@ -42,7 +43,10 @@ class PaymentColumns(AnyAdmin):
         status = Subquery(newest.values("status"))
         found = super().get_queryset(request)
         rows: QuerySet[Any] = found.annotate(
-            _newest_payment=Subquery(newest.values("pk")), _newest_payment_status=status
+            _newest_payment=Subquery(newest.values("pk")),
+            _newest_payment_status=status,
+            # A column does not know who looks.
+            _may_open_payments=Value(permissions.may(request.user, "view_payment")),
         )
         return rows
 
@@ -55,12 +59,12 @@ class PaymentColumns(AnyAdmin):
     def payment_link(self, order: Any) -> str:
         if order._newest_payment is None:
             return _EMPTY
-        return _link(order._newest_payment, order._newest_payment_status)
+        return _link(order, order._newest_payment, order._newest_payment_status)
 
     @admin.display(description=_("payments"))
     def payment_links(self, order: Any) -> str:
         """Return a link to every attempt, newest first."""
-        links = ((_link(payment.pk, payment.status),) for payment in order.payments)
+        links = ((_link(order, payment.pk, payment.status),) for payment in order.payments)
         return format_html_join(", ", "{}", links) or _EMPTY
 
     @admin.display(description=_("money"))
@@ -69,9 +73,13 @@ class PaymentColumns(AnyAdmin):
         return "; ".join(map(_sums, order.totals().values())) or _EMPTY
 
 
-def _link(payment_id: str, status: str) -> SafeString:
+def _link(order: Any, payment_id: str, status: str) -> SafeString:
+    words = dict(Payment.Status.choices).get(status, status)
+    # An order of another queryset has no answer.
+    if not getattr(order, "_may_open_payments", True):
+        return format_html("{} ({})", payment_id, words)
     url = reverse("admin:payments_integration_payment_change", args=[quote(payment_id)])
-    return format_html('<a href="{}">{}</a> ({})', url, payment_id, dict(Payment.Status.choices).get(status, status))
+    return format_html('<a href="{}">{}</a> ({})', url, payment_id, words)
 
 
 def _sums(totals: Any) -> str:

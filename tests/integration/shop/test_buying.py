@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.db.models import F
 from django.test import Client
@@ -452,3 +453,14 @@ def test_an_order_leads_to_a_payment_with_any_id(shop: ProviderSandbox, browser:
         html = browser.get(page).content.decode()
         [address] = set(re.findall(r'href="(/admin/payments_integration/payment/[^"]+/change/)"', html))
         assert browser.get(address).status_code == 200
+
+
+def test_an_order_leads_to_its_payment_only_if_the_user_may_open_it(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    packer = User.objects.create_user("packer", is_staff=True)
+    packer.user_permissions.add(Permission.objects.get(codename="view_order"))
+    browser.force_login(packer)
+    for page in ("/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/"):
+        html = browser.get(page).content.decode()
+        assert Payment.objects.get().pk in html
+        assert "/admin/payments_integration/payment/" not in html
