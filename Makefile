@@ -57,7 +57,7 @@ test: $(VENV)/.ready-dev ## The tests of each module, without the slow ones; the
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "not slow" tests/unit
 
 test-slow: $(VENV)/.ready-dev ## Those that wait for sockets, or repeat one rule for every page, line or input
-	$(RUN) -m pytest $(PYTEST_ARGS) -m slow tests/unit
+	$(RUN) -m pytest $(PYTEST_ARGS) -m slow $$(grep -rl --include='*.py' 'mark\.slow' tests/unit)
 
 test-flows: $(VENV)/.ready-dev ## Flows through several modules, on SQLite: threads, kill -9, random schedules, the example shop
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration
