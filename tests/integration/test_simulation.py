@@ -443,6 +443,19 @@ def test_another_attempt_pays_an_order_after_the_first_has_failed(monkeypatch: p
     assert [row.status for row in Payment.objects.order_by("created_at")] == ["failed", "failed", "succeeded"]
 
 
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+def test_a_renamed_account_makes_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.create_payout(0, 0, 0, True, [Fault("answer", "lost", method="POST")])
+    begun.rename(0)
+    begun.teardown()
+    [intent] = [each for each in finished[0].intents.values() if each.function == "create_payout"]
+    assert (intent.outcomes, len(set(intent.returned))) == (["unknown", "returned", "returned"], 1)
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -25,6 +26,7 @@ from payments_integration.models import (
     Payout,
     StatusChange,
 )
+from payments_integration.reconciliation import rename_account
 from payments_integration.sandbox import SandboxError
 from payments_integration.sync import newest_objects
 from tests import factories
@@ -48,7 +50,7 @@ from tests.simulation.merchant import (
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty, forget_object
 from tests.simulation.watching import ORDER
-from tests.simulation.world import ACCOUNT, COMPARED, LARGE, OTHER_KEYS, RENEWED_KEY, REPLAY, World
+from tests.simulation.world import ACCOUNT, COMPARED, LARGE, OTHER_KEYS, RENAMED, RENEWED_KEY, REPLAY, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -1081,6 +1083,25 @@ class Schedule(RuleBasedStateMachine):
         """The key is put back."""
         world = self._step(f"{', '.join(where)} get the right key back")
         world.deploy(where, key=world.key)
+
+    @rule(index=INDEX)
+    def rename(self, index: int) -> None:
+        """Everything stops, and begins again with another alias of the account; later it gets its own alias back."""
+        world = self._step("the account is renamed")
+        world.plan.clear()
+        if world.has_another_key or not AccountState.objects.filter(account=ACCOUNT).exists():
+            return
+        asked = (each for each in world.intents.values() if each.function in ("create_payment", "create_payout"))
+        keyed = [each for each in asked if "idempotency_key" in each.arguments and each.mark not in world.lost]
+        for old, new in ((ACCOUNT, RENAMED), (RENAMED, ACCOUNT)):
+            world.deploy(world.processes, alias=new)
+            self.pass_time(1000)
+            world.start("worker-1", f"rename {old}", partial(rename_account, old, new))
+            world.task("worker-1", "process_events")
+            if keyed:
+                intent = dataclasses.replace(_pick(keyed, index))
+                intent.arguments = {**intent.arguments, "account": new}
+                world.start("web-1", f"{intent} again", partial(world.merchant.call, intent))
 
     @rule(where=PLACES, losses=st.lists(LOSSES, max_size=1), revoked=st.booleans(), worker=INDEX)
     def renew_key(self, where: tuple[str, ...], losses: list[Fault], revoked: bool, worker: int) -> None:

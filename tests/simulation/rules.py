@@ -527,4 +527,10 @@ MUTANTS = (
         "        return status in VAIN_PAYMENT_STATUSES\n",
         "        return status not in PAID_PAYMENT_STATUSES\n",
     ),
+    _one(
+        "an account is renamed, except for one table",
+        "reconciliation/renaming.py",
+        "            for model in models:\n",
+        "            for model in models[1:]:\n",
+    ),
 )

@@ -88,6 +88,8 @@ class Process:
     #: The API key and the PROCESSING with which it was deployed.
     key: str = ""
     mode: str = ""
+    #: What it calls the account.
+    alias: str = ""
     #: Its receivers are declared as ``database_only``, and share transactions.
     database_only: bool = False
     is_dead: bool = False

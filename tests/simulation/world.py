@@ -51,6 +51,8 @@ from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Pl
 from tests.simulation.watching import Watch
 
 ACCOUNT = "default"
+#: What the account is called for a while.
+RENAMED = "renamed"
 #: How the name of an actor begins who replays an item.
 REPLAY = "replay"
 API_KEY = "sk_test_simulation"
@@ -151,7 +153,7 @@ class World:
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
         names = ("web-1", "web-2", "worker-1", "worker-2")
-        self.processes = {name: Process(name, API_KEY, mode, database_only) for name in names}
+        self.processes = {name: Process(name, API_KEY, mode, ACCOUNT, database_only) for name in names}
         #: The newest key of our project.
         self.key = API_KEY
         self._receivers: list[Any] = []
@@ -361,7 +363,7 @@ class World:
         self.counts["kills"] += 1
         process.is_dead = True
         now = self.processes[process.name]
-        self.processes[process.name] = Process(process.name, now.key, now.mode, now.database_only)
+        self.processes[process.name] = Process(now.name, now.key, now.mode, now.alias, now.database_only)
 
     def deploy(self, names: Iterable[str], **news: Any) -> None:
         """These processes are ended, as by kill -9, and begin again with these values. Nothing else is new to them."""
@@ -417,7 +419,7 @@ class World:
                 border = timezone.now() - timedelta(days=conf.MIN_EVENT_DAYS)
                 old = Event.objects.filter(state=EventState.DONE, created_at__lt=border, received_at__lt=border)
                 self.pruned |= set(old.values_list("pk", flat=True))
-            getattr(tasks, name)(account=ACCOUNT)
+            getattr(tasks, name)(account=self.processes[process].alias)
             if name == "process_events":
                 tasks.process_events(account=SECOND)
 
@@ -629,7 +631,7 @@ class World:
         """The app's settings in a process."""
         return {
             "ACCOUNTS": {
-                ACCOUNT: {
+                process.alias: {
                     "BASE_URL": "https://provider.example",
                     "API_KEY": process.key,
                     "WEBHOOK_SECRETS": [SECRET],
@@ -708,14 +710,14 @@ class World:
 
 def history_ends_at() -> datetime | None:
     """An hour before the account's first contact with the provider, which was not before the schedule began."""
-    state = AccountState.objects.filter(account=ACCOUNT).first()
+    state = AccountState.objects.filter(account__in=(ACCOUNT, RENAMED)).first()
     contact = None if state is None else state.first_contact_at
     return None if contact is None else max(contact, START - timedelta(seconds=1)) - timedelta(hours=1)
 
 
 def made_by_us() -> set[str]:
     """The objects that operations have made or changed."""
-    return set(Operation.objects.filter(account=ACCOUNT).values_list("result_id", flat=True))
+    return set(Operation.objects.values_list("result_id", flat=True))
 
 
 def _restore(signal: Any, receivers: list[Any]) -> None:
