@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -60,7 +61,7 @@ class Site:
             server.wait(PATIENCE)
 
     def select(self, sql: str) -> list[tuple[object, ...]]:
-        with sqlite3.connect(self.database, timeout=20) as connection:
+        with closing(sqlite3.connect(self.database, timeout=20)) as connection:
             return connection.execute(sql).fetchall()
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
