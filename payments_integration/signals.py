@@ -198,8 +198,9 @@ def on_mirror_written(listener: MirrorListener) -> None:
     Meant for the optional apps in ``contrib`` whose rows must commit with the mirror's. Your own code uses the signals
     above. It is called once per batch of events, once per answer and once per erased row. The rows are saved, of any
     kind, and locked until the commit. An exception rolls the whole batch back. Connecting a function again changes
-    nothing.
+    nothing. Raises TypeError for an ``async def`` function or a generator.
     """
+    refuse_async(listener)
     if listener not in _mirror_listeners:
         _mirror_listeners.append(listener)
 

@@ -28,6 +28,7 @@ from payments_integration.signals import (
     are_database_only,
     attention,
     event_received,
+    on_mirror_written,
     status_changed,
 )
 from tests import factories
@@ -187,6 +188,13 @@ def test_async_receivers_are_refused_when_they_are_connected(name: str, signal: 
     with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
         signal.connect(ASYNC[name], weak=False)
     assert signal.receivers == before
+
+
+@pytest.mark.case(108)
+@pytest.mark.parametrize("name", ASYNC)
+def test_async_listeners_of_the_mirror_are_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
+        on_mirror_written(ASYNC[name])
 
 
 @pytest.mark.promise(6)
