@@ -108,7 +108,9 @@ def model_named(option: str, name: str) -> type[models.Model]:
     try:
         return apps.get_model(name)
     except (LookupError, ValueError) as error:
-        raise CommandError(f"{option} {name}: {error}. Name it as app.Model.") from error
+        # Without exactly one dot, Django's error is about unpacking a list.
+        why = str(error).rstrip(".") if name.count(".") == 1 else "one dot separates the app's label and the model"
+        raise CommandError(f"{option} {name}: {why}. Name it as app.Model.") from error
 
 
 def candidates(own: list[AppConfig]) -> list[type[models.Model]]:

@@ -427,8 +427,13 @@ def test_the_model_can_be_named(project: Project, registry: None) -> None:
     assert code == 0
     assert "quicksales/payment_handlers.py, a new file; for quicksales.Basket\n" in shown
     assert "If Basket inherits from Payable" in project.read("quicksales/payment_handlers.py")
-    for wrong in ("quicksales.Nothing", "Basket", "nothing.Order"):
-        with pytest.raises(CommandError, match=f"--model {wrong}: .*Name it as app.Model"):
+    for wrong, why in (
+        ("quicksales.Nothing", "App 'quicksales' doesn't have a 'Nothing' model"),
+        ("nothing.Order", "No installed app with label 'nothing'"),
+        ("Basket", "one dot separates the app's label and the model"),
+        ("apps.quicksales.Basket", "one dot separates the app's label and the model"),
+    ):
+        with pytest.raises(CommandError, match=f"--model {wrong}: {why}. Name it as app.Model"):
             project.run("--model", wrong)
 
 
