@@ -392,6 +392,16 @@ def test_too_much_is_refused_in_the_currency_of_the_payment(boss: Client, servic
     assert response.context["form"].errors["amount"] == ["At most USD\xa010.50 can be refunded."]
 
 
+def test_too_much_is_refused_at_once_beside_other_mistakes(
+    boss: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "refundable", lambda payment, *, at_least: 1050)
+    row = rows.payment(amount_received=1050, method_family="cash")
+    errors = submit(boss, row, amount="11", **{**BANK, "account_number": ""}).context["form"].errors
+    assert errors["amount"] == ["At most USD\xa010.50 can be refunded."]
+    assert set(errors) == {"amount", "account_number"}
+
+
 def test_a_refusal_shows_code_and_request_id_and_the_form_has_a_new_key(boss: Client, service: Service) -> None:
     row = rows.payment()
     service.error = InvalidState("too <little>", status_code=422, code="insufficient_balance", request_id="req_42")
