@@ -29,7 +29,15 @@ from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import end_session, restore_session
 from payments_integration.db.claims import new_token
-from payments_integration.db.transactions import drop_if_broken, is_transient, locked, repeatable, updated, updated_row
+from payments_integration.db.transactions import (
+    drop_if_broken,
+    first_run,
+    is_transient,
+    locked,
+    repeatable,
+    updated,
+    updated_row,
+)
 from payments_integration.inbox.finding import CLAIM, is_free, next_items
 from payments_integration.inbox.loading import Item, Work, load
 from payments_integration.models import (
@@ -125,13 +133,23 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
         return Page(using)
     # Find the rows to lock by primary key: by another index, MariaDB also locks the gaps beside them. Commit new rows
     # before locking them: other workers would wait for uncommitted ones.
-    known = _lock_rows(keys)
+    known, is_first_run = _lock_rows(keys), first_run()
+
+    def with_new() -> dict[ObjectKey, int]:
+        # If another worker has inserted one of them since, the retry reads them again.
+        there = known if is_first_run() else _lock_rows(keys)
+        missing = [
+            ObjectDispatch(account=key[0], object_kind=key[1], object_id=key[2]) for key in sorted(keys - there.keys())
+        ]
+        statements.insert_many(missing, keys=False)
+        return _lock_rows(keys)
+
     if len(known) < len(keys):
-        known = repeatable(lambda: _with_new_lock_rows(keys), using=using, durable=True)
+        known = repeatable(with_new, using=using, durable=True)
 
     def take() -> tuple[Page, list[telemetry.DispatchFailed]]:
         page, now = Page(using), timezone.now()
-        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known)
+        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known.values())
         rows = list(locked(free, skip_locked=True).order_by("pk"))
         left_in_hand = _left_in_hand([row for row in rows if row.claim_token])
         found = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
@@ -152,16 +170,9 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
     return page
 
 
-def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
-    return list(ObjectDispatch.objects.filter(of_objects(keys)).values_list("pk", flat=True))
-
-
-def _with_new_lock_rows(keys: set[ObjectKey]) -> list[int]:
-    names = ("account", "object_kind", "object_id")
-    known = ObjectDispatch.objects.filter(of_objects(keys)).values_list(*names)
-    missing = [ObjectDispatch(**dict(zip(names, key, strict=True))) for key in sorted(keys.difference(known))]
-    statements.insert_many(missing, keys=False)
-    return _lock_rows(keys)
+def _lock_rows(keys: Iterable[ObjectKey]) -> dict[ObjectKey, int]:
+    rows = ObjectDispatch.objects.filter(of_objects(keys)).values_list("account", "object_kind", "object_id", "pk")
+    return {(account, kind, object_id): pk for account, kind, object_id, pk in rows}
 
 
 def _left_in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:

@@ -11,11 +11,32 @@ from django.db import IntegrityError
 
 from payments_integration import inbox, reconciliation
 from payments_integration.db import statements, transactions
+from payments_integration.inbox import claiming
 from payments_integration.models import Event, ObjectDispatch, Payment
 from tests import factories
 from tests.conftest import Receiver
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
+
+
+def test_an_object_whose_row_another_worker_inserts_meanwhile_is_dispatched(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = claiming._lock_rows
+
+    def read_before_the_other(keys: Any) -> Any:
+        found = real(keys)
+        [(account, kind, object_id)] = keys
+        ObjectDispatch.objects.create(account=account, object_kind=kind, object_id=object_id)
+        monkeypatch.setattr(claiming, "_lock_rows", real)
+        return found
+
+    monkeypatch.setattr(claiming, "_lock_rows", read_before_the_other)
+    event = factories.life()[0]
+    inbox.receive("default", factories.body(event))
+    inbox.process()
+    inbox.dispatch()
+    assert receiver.events == [(event["id"], False)]
 
 
 @pytest.mark.parametrize("model", [ObjectDispatch, Payment])
