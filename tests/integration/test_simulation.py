@@ -411,7 +411,7 @@ def test_a_call_without_an_answer_is_not_sent_under_another_api_key(
     monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
     begun = schedule(sold=2)
     begun.process_otherwise(WEBS, "worker")
-    begun.renew_key(WORKERS, [Fault("answer", "lost", method="POST")], revoked, 0)
+    begun.renew_key(WORKERS, Fault("answer", "lost", method="POST"), revoked, 0)
     assert Operation.objects.get(operation="create_payout").state == OperationState.DONE
     begun.teardown()
     [world] = finished

@@ -1085,6 +1085,7 @@ class Schedule(RuleBasedStateMachine):
         world.deploy(where, key=world.key)
 
     @rule(index=INDEX)
+    @precondition(lambda self: self.world is not None and not self.world.pays)  # receivers pay out of one alias
     def rename(self, index: int) -> None:
         """Everything stops, and begins again with another alias of the account; later it gets its own alias back."""
         world = self._step("the account is renamed")
@@ -1103,12 +1104,12 @@ class Schedule(RuleBasedStateMachine):
                 intent.arguments = {**intent.arguments, "account": new}
                 world.start("web-1", f"{intent} again", partial(world.merchant.call, intent))
 
-    @rule(where=PLACES, losses=st.lists(LOSSES, max_size=1), revoked=st.booleans(), worker=INDEX)
-    def renew_key(self, where: tuple[str, ...], losses: list[Fault], revoked: bool, worker: int) -> None:
+    @rule(where=PLACES, loss=LOSSES, revoked=st.booleans(), worker=INDEX)
+    def renew_key(self, where: tuple[str, ...], loss: Fault, revoked: bool, worker: int) -> None:
         """Some processes, or all, are deployed with a new key of our project while a call has no answer."""
         world = self._step("the API key is renewed")
         world.plan.clear()
-        world.plan.add(losses)
+        world.plan.add([loss])
         self._ask(payout_intent(self._mark, 1000, None), 0, False, [])
         world.key = RENEWED_KEY
         world.engine.default_project.add_key(RENEWED_KEY)
