@@ -299,15 +299,17 @@ def test_handlers_wait_for_reads_that_fail_for_a_minute(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("scheduler")
 @pytest.mark.promise(6)
-@pytest.mark.parametrize("mode", ["inline", "celery"])
-def test_no_handler_is_called_for_what_was_before_the_installation(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "since"), [("inline", None), ("celery", None), ("celery", timedelta(days=20))])
+def test_no_handler_is_called_for_what_was_before_the_installation(
+    monkeypatch: pytest.MonkeyPatch, mode: str, since: timedelta | None
+) -> None:
     finished: list[World] = []
     monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
-    begun = schedule(mode=mode, is_new=True)
+    begun = schedule(mode=mode, is_new=True, since=START - since if since else None)
     begun.run_task("reconcile_events", 0, [])
     begun.teardown()
     [world] = finished
-    border = START - timedelta(hours=1)
+    border = START - (since or timedelta(hours=1))
     before = {event_id for event_id, at in world.watch.emitted.items() if at < border}
     assert before
     assert not before & world.watch.dispatched.keys()

@@ -30,7 +30,7 @@ from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import plain, row_plain
 from tests.simulation.accounting import MADE_BY, executions, mark_of_operation, objects_by_mark
 from tests.simulation.merchant import mark_of
-from tests.simulation.world import ACCOUNT, LARGE, World, history_ends_at, made_by_us
+from tests.simulation.world import ACCOUNT, LARGE, World, made_by_us
 
 _KINDS: tuple[tuple[str, type[Any]], ...] = (
     ("payments", Payment),
@@ -227,7 +227,7 @@ def events_complete(world: World) -> Iterator[str]:
     for event in world.engine.default_project.events:
         if event["id"] not in held:
             yield f"{event['id']} ({event['type']}) was never found"
-    border = history_ends_at()
+    border = world.history_ends_at
     lost = {key for key, at in world.watch.emitted.items() if key not in held and (border is None or at >= border)}
     if lost and not any(reason == Reason.GAP_TOO_LONG for reason, _ in world.attentions):
         yield f"{sorted(lost)} are lost, and attention was not sent"
@@ -300,7 +300,7 @@ class _Allowed:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._history_ends_at = history_ends_at()
+        self._history_ends_at = world.history_ends_at
         self._made_by_us = made_by_us()
 
     def event(self, event: Event) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -162,6 +162,7 @@ class Schedule(RuleBasedStateMachine):
         is_stubborn=st.sampled_from((False, False, True)),
         is_observed=st.sampled_from((False, False, True)),
         has_projects=st.sampled_from((True, True, False)),
+        since=st.sampled_from((None, None, START - AGES[1] * 2)),
     )
     def begin(
         self,
@@ -177,6 +178,7 @@ class Schedule(RuleBasedStateMachine):
         is_stubborn: bool = False,
         is_observed: bool = False,
         has_projects: bool = False,
+        since: datetime | None = None,
     ) -> None:
         """``is_new``: the provider has had objects for weeks when the app is installed. ``has_projects``: somebody may
         configure the key of another project.
@@ -197,6 +199,7 @@ class Schedule(RuleBasedStateMachine):
             window=window,
             approvals=approvals,
             begins_at=START - AGES[0] if is_new else START,
+            since=since,
         )
         Schedule.last = self.world
         of_receivers = f"{f'pay out ({pays}), ' * bool(pays)}{'in groups, ' * database_only}"

@@ -533,4 +533,10 @@ MUTANTS = (
         "            for model in models:\n",
         "            for model in models[1:]:\n",
     ),
+    _one(
+        "DISPATCH_SINCE does not count",
+        "projection/history.py",
+        "configured.dispatch_since is not None",
+        "configured.dispatch_since == 0",
+    ),
 )

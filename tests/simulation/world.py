@@ -111,12 +111,15 @@ class World:
         window: int = 0,
         approvals: bool = False,
         begins_at: datetime = START,
+        since: datetime | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.pays, self.is_stubborn = pays, is_stubborn
         #: Another app has receivers on our rows.
         self.is_observed = is_observed
         self.window = window
+        #: DISPATCH_SINCE of the account.
+        self.since = since
         #: Large payouts need a second person.
         self.approvals = approvals
         #: Ids of operations that a second person has rejected.
@@ -268,7 +271,7 @@ class World:
 
     def _must_be_told(self, item: Item, happened_at: datetime) -> None:
         """What the provider dates more than an hour before the first contact is history, except of our operations."""
-        border = history_ends_at()
+        border = self.history_ends_at
         is_history = (border is None or happened_at < border) and item.object_id not in made_by_us()
         if is_history and str(item.pk) not in self.replays:
             self.violated("no handler is called for history", f"{item} of {happened_at}, the border is {border}")
@@ -378,6 +381,16 @@ class World:
         """Kill the process with all that it does; another one, new to everything, takes its place."""
         self.kill(process)
         self._bury(process)
+
+    @property
+    def history_ends_at(self) -> datetime | None:
+        """DISPATCH_SINCE, or an hour before the account's first contact with the provider, which was not before the
+        schedule began.
+        """
+        state = AccountState.objects.filter(account__in=(ACCOUNT, RENAMED)).first()
+        contact = None if state is None else state.first_contact_at
+        border = None if contact is None else max(contact, START - timedelta(seconds=1)) - timedelta(hours=1)
+        return self.since or border
 
     @property
     def has_another_key(self) -> bool:
@@ -635,6 +648,7 @@ class World:
                     "BASE_URL": "https://provider.example",
                     "API_KEY": process.key,
                     "WEBHOOK_SECRETS": [SECRET],
+                    "DISPATCH_SINCE": self.since,
                 },
                 SECOND: {
                     "BASE_URL": "https://provider.example",
@@ -706,13 +720,6 @@ class World:
         self.note(f"attention: {reason}: {kwargs.get('message', '')}")
         self.attentions.append((reason, None if instance is None else instance.pk))
         self.merchant.on_attention()
-
-
-def history_ends_at() -> datetime | None:
-    """An hour before the account's first contact with the provider, which was not before the schedule began."""
-    state = AccountState.objects.filter(account__in=(ACCOUNT, RENAMED)).first()
-    contact = None if state is None else state.first_contact_at
-    return None if contact is None else max(contact, START - timedelta(seconds=1)) - timedelta(hours=1)
 
 
 def made_by_us() -> set[str]:
