@@ -92,8 +92,8 @@ def open_key(of: Key) -> str:
     return _open_key(of, _operations(of))
 
 
-def uses_key(operation: Operation) -> tuple[bool, bool]:
-    """Return the rank of an operation if several accounts have its key. The operation with the highest rank decides."""
+def precedence(operation: Operation) -> tuple[bool, bool]:
+    """Return the rank of an operation whose key several accounts have. The one with the highest rank decides."""
     return operation.state not in (OperationState.REJECTED, OperationState.CLOSED), not operation.has_free_key
 
 
@@ -177,8 +177,8 @@ def _operations(of: Key) -> list[Operation]:
     # Another account may have taken a free key since, or have been faster with a new one.
     best: dict[str, tuple[bool, bool]] = {}
     for each in operations:
-        best[each.idempotency_key] = max(best.get(each.idempotency_key, (False, False)), uses_key(each))
-    return [each for each in operations if uses_key(each) == best[each.idempotency_key]]
+        best[each.idempotency_key] = max(best.get(each.idempotency_key, (False, False)), precedence(each))
+    return [each for each in operations if precedence(each) == best[each.idempotency_key]]
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:

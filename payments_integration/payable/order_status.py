@@ -13,7 +13,7 @@ from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
 from payments_integration.money import format_money
-from payments_integration.payable.attempts import uses_key
+from payments_integration.payable.attempts import precedence
 from payments_integration.payable.models import Payable
 from payments_integration.payable.totals import Totals
 
@@ -92,7 +92,7 @@ def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
     """
     account, _reference = order._key()
     found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
-    operation = max(filter_account(found, account), key=uses_key, default=None)
+    operation = max(filter_account(found, account), key=precedence, default=None)
     if operation is None:
         return Attempt(is_pending=not refusal, is_unsent=not refusal, refusal=refusal)
     code = ""
