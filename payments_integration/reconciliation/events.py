@@ -199,7 +199,7 @@ def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_W
 
 def _read_window(run: ReconciliationRun, held: Held, window: _Window, *, save: bool) -> datetime:
     """Store the window's events. Returns how far it is complete: up to its end, or the Date of a page before it."""
-    fresh, complete, are_new, renewed_at = 0, window.end, False, time.monotonic()
+    fresh, complete, are_new, renew_at = 0, window.end, False, 0.0
     for answer in _pages(run, held, window):
         complete = min(complete, answer.answered_at or complete)
         counts = receive_page(run.account, answer.data, are_new=are_new)
@@ -213,9 +213,9 @@ def _read_window(run: ReconciliationRun, held: Held, window: _Window, *, save: b
         if save and answer.data.has_more and answer.data.cursor:
             held.write(window_from=window.start, window_to=complete, cursor=answer.data.cursor)
             check_deadline(run)
-        elif time.monotonic() >= renewed_at + HEARTBEAT_SECONDS:
+        elif time.monotonic() >= renew_at:
             held.renew()
-            renewed_at = time.monotonic()
+            renew_at = time.monotonic() + HEARTBEAT_SECONDS
         if fresh >= APPLY_EVERY:
             _apply(run.account, held, most=fresh, since=window.start - SEAM)
             fresh = 0

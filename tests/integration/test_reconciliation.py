@@ -27,6 +27,7 @@ from payments_integration.models import (
     EventState,
     Payment,
     Payout,
+    ReconciliationRun,
 )
 from payments_integration.reconciliation import events, runs
 from payments_integration.sandbox import Fault
@@ -338,6 +339,20 @@ def test_a_long_pass_over_a_range_renews_its_claim(sandbox: ProviderSandbox) -> 
     with mock.patch.object(events, "time", SimpleNamespace(monotonic=partial(next, seconds))), after_each_page(look):
         run = reconciliation.reconcile_events(since=timezone.now() - timedelta(hours=1))
     assert run.pages == len(ends) >= 3
+    assert None not in ends
+
+
+@pytest.mark.case(75)
+def test_a_pass_over_many_days_renews_its_claim(sandbox: ProviderSandbox) -> None:
+    """Each day's only page comes fast, but all of them together may take longer than the claim lasts."""
+    ends: list[datetime | None] = []
+
+    def look(run: ReconciliationRun) -> None:
+        ends.append(AccountState.objects.get().claimed_until)
+        AccountState.objects.update(claimed_until=None)
+
+    run = reconciliation.reconcile_events(since=timezone.now() - timedelta(days=5), progress=look)
+    assert run.pages == len(ends) >= 5
     assert None not in ends
 
 
