@@ -259,7 +259,7 @@ MUTANTS = (
     _one(
         "a claim outlives its holder",
         "inbox/claiming.py",
-        "ObjectDispatch.objects.filter(is_free(now), pk__in=known)",
+        "ObjectDispatch.objects.filter(is_free(now), pk__in=known.values())",
         'ObjectDispatch.objects.filter(is_free(now), pk__in=known, claim_token="")',
     ),
     Mutant(
