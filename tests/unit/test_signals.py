@@ -242,6 +242,23 @@ def test_a_receiver_may_be_an_object_with_any_names(woken: list[str]) -> None:
 
 
 @pytest.mark.promise(6)
+@pytest.mark.django_db
+def test_a_mock_is_a_receiver_like_another(woken: list[str]) -> None:
+    """It has an attribute of any name."""
+    receiver = mock.Mock()
+    event_received.connect(receiver)
+    try:
+        assert not are_database_only(event_received, Payment, "payment.created")
+        inbox.receive("default", factories.body(factories.life()[0]))
+        inbox.process()
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(receiver)
+    receiver.assert_called_once()
+    assert receiver.mock_calls == receiver.mock_calls[:1]
+
+
+@pytest.mark.promise(6)
 @isolate_apps("tests.factories.receivers")
 def test_a_sender_that_sends_nothing_is_refused() -> None:
     """Signals of models take a name. A plain signal would call the receiver for nothing, as for a proxy."""
