@@ -33,7 +33,7 @@ def refuse_async(receiver: Callable[..., Any]) -> None:
     function: Any = receiver
     while isinstance(function, partial):
         function = function.func
-    called = (function, type(function).__call__)
+    called = (receiver, function, type(function).__call__)
     if any(iscoroutinefunction(each) or isasyncgenfunction(each) for each in called):
         raise TypeError(f"{receiver!r} is async. {_WRITE_INSTEAD}")
     if any(isgeneratorfunction(each) for each in called):

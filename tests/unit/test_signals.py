@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, markcoroutinefunction
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.test.utils import isolate_apps
@@ -51,12 +51,23 @@ class Deliver:
     async def deliver(self, instance: Any = None, **kwargs: Any) -> None: ...
 
 
+def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that does not know that the function is async, or has a yield."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
 ASYNC: dict[str, Callable[..., Any]] = {
     "a function": deliver,
     "a generator": generate,
     "a method": Deliver().deliver,
     "an object": Deliver(),
     "a partial": functools.partial(deliver, extra=1),
+    "a partial that is marked": markcoroutinefunction(functools.partial(hide_async(deliver))),
     "a partial of an object": functools.partial(functools.partial(Deliver(), extra=1), more=2),
 }
 
@@ -271,16 +282,6 @@ def test_a_sender_that_sends_nothing_is_refused() -> None:
     for sender in ("payments_integration.Payment", ShopPayment, Mirror, User, int):
         with pytest.raises(TypeError, match=rf"^{re.escape(repr(sender))} sends nothing"):
             status_changed.connect(print, sender=sender)
-
-
-def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that does not know that the function is async, or has a yield."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return call
 
 
 @pytest.mark.case(108)
