@@ -213,7 +213,7 @@ def on_mirror_written(listener: MirrorListener) -> None:
 def mirror_written(rows: Sequence[Any]) -> None:
     """Call the functions of ``on_mirror_written``, if there are rows. Only ``projection`` calls this."""
     for listener in _mirror_listeners if rows else ():
-        listener(rows)
+        _refuse_unrun(listener, listener(rows))
 
 
 _deletion_listeners: list[MirrorListener] = []
@@ -223,8 +223,9 @@ def on_mirror_deleted(listener: MirrorListener) -> None:
     """Make ``payments_forget`` call this function with the mirror rows that it deletes, in the same transaction.
 
     Meant for the optional apps in ``contrib`` whose rows have no account of their own. Rows with an account are
-    deleted without it. Connecting a function again changes nothing.
+    deleted without it. Connecting a function again changes nothing. Raises TypeError as ``on_mirror_written`` does.
     """
+    refuse_async(listener)
     if listener not in _deletion_listeners:
         _deletion_listeners.append(listener)
 
@@ -232,7 +233,7 @@ def on_mirror_deleted(listener: MirrorListener) -> None:
 def mirror_deleted(rows: Sequence[Any]) -> None:
     """Call the functions of ``on_mirror_deleted``, if there are rows, before they are deleted."""
     for listener in _deletion_listeners if rows else ():
-        listener(rows)
+        _refuse_unrun(listener, listener(rows))
 
 
 @dataclass

@@ -18,7 +18,7 @@ from django.apps import apps
 from django.contrib.auth.models import User
 from django.test.utils import isolate_apps
 
-from payments_integration import conf, handlers, inbox
+from payments_integration import conf, handlers, inbox, signals
 from payments_integration.attention import call_attention
 from payments_integration.checks import check_handlers
 from payments_integration.models import Balance, Event, EventState, Mirror, Payment
@@ -28,6 +28,9 @@ from payments_integration.signals import (
     are_database_only,
     attention,
     event_received,
+    mirror_deleted,
+    mirror_written,
+    on_mirror_deleted,
     on_mirror_written,
     status_changed,
 )
@@ -202,10 +205,25 @@ def test_async_receivers_are_refused_when_they_are_connected(name: str, signal: 
 
 
 @pytest.mark.case(108)
+@pytest.mark.parametrize("register", [on_mirror_written, on_mirror_deleted])
 @pytest.mark.parametrize("name", ASYNC)
-def test_async_listeners_of_the_mirror_are_refused(name: str) -> None:
+def test_async_listeners_of_the_mirror_are_refused(register: Callable[..., None], name: str) -> None:
     with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
-        on_mirror_written(ASYNC[name])
+        register(ASYNC[name])
+
+
+@pytest.mark.case(108)
+@pytest.mark.parametrize(
+    ("register", "call"), [(on_mirror_written, mirror_written), (on_mirror_deleted, mirror_deleted)]
+)
+def test_a_listener_of_the_mirror_that_runs_nothing_behind_a_decorator_has_failed(
+    register: Callable[..., None], call: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_mirror_listeners", "_deletion_listeners"):
+        monkeypatch.setattr(signals, name, [])
+    register(hide_async(deliver))
+    with pytest.raises(TypeError, match="returned a coroutine"):
+        call([Payment()])
 
 
 @pytest.mark.promise(6)
