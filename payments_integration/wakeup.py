@@ -82,7 +82,8 @@ def _send_wake_up(account: str) -> None:
         finally:
             # Even if the database could not be reached: the two are independent.
             if settings.WAKE_UP:
-                import_string(settings.WAKE_UP)(account)
+                result = import_string(settings.WAKE_UP)(account)
+                import_module("payments_integration.db.border").refuse_coroutine(result)
     finally:
         # This thread's own: a queue in the database, or the project's code when a task is published, may have opened
         # some, or left a block of one open. Nothing else would notice that the server has dropped them.

@@ -31,6 +31,13 @@ _LEFT = "left open by a receiver"
 _POSTGRES_OPEN = (2, 3)
 
 
+def refuse_coroutine(result: Any) -> None:
+    """Raise TypeError if the project's function, which has returned this, has run nothing."""
+    if iscoroutine(result):
+        result.close()
+        raise TypeError("it is async, and nothing awaits it: call asgiref.sync.async_to_sync(function)")
+
+
 class Callbacks:
     """The callbacks that are registered on a connection from now on.
 
@@ -63,9 +70,7 @@ class Callbacks:
             try:
                 with closed_blocks():
                     result: Any = callback()
-                if iscoroutine(result):
-                    result.close()
-                    raise TypeError("it is async, and nothing awaits it: call asgiref.sync.async_to_sync(function)")
+                refuse_coroutine(result)
             except INTERRUPTIONS as interruption:
                 self._interruptions.append(interruption)
             except BaseException as error:  # also CancelledError, and the time-outs of gevent

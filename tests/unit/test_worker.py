@@ -87,6 +87,22 @@ def test_a_wake_up_that_fails_is_logged_and_observed(shop: Shop, caplog: pytest.
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_wake_up_that_only_makes_a_coroutine_has_failed(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """As a task of taskiq does, which no check takes for async."""
+
+    async def process_events(account: str) -> None: ...
+
+    def wake_up(account: str) -> Any:
+        return process_events(account)
+
+    vars(sys.modules["shop_queue"])["wake_up"] = wake_up
+    wakeup.wake("default")
+    _publisher.flush(30)
+    assert "The wake-up for account default failed" in caplog.text
+    assert "nothing awaits it" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_project_is_told_even_if_the_database_cannot_be_notified(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
