@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial
 from inspect import iscoroutine
 from typing import Any
 
@@ -55,7 +55,7 @@ class Callbacks:
         """Replace each callback, in place, by one that logs its errors. Django still decides if it is called."""
         registered: Any = self._connection.run_on_commit
         registered[self._first :] = [
-            (savepoints, self._contained(callback), robust)
+            (savepoints, partial(self._call, callback), robust)
             for savepoints, callback, robust in registered[self._first :]
         ]
 
@@ -64,21 +64,17 @@ class Callbacks:
         if self._interruptions:
             raise self._interruptions.pop(0)
 
-    def _contained(self, callback: Callable[[], Any]) -> Callable[[], None]:
-        @wraps(callback)
-        def call() -> None:
-            try:
-                with closed_blocks():
-                    result: Any = callback()
-                refuse_coroutine(result)
-            except INTERRUPTIONS as interruption:
-                self._interruptions.append(interruption)
-            except BaseException as error:  # also CancelledError, and the time-outs of gevent
-                extra = dict(self._about)
-                logger.error("A callback after a commit failed: %r", callback, exc_info=error, extra=extra)
-                telemetry.happened(telemetry.CallbackFailed(self._about.get("account", ""), error))
-
-        return call
+    def _call(self, callback: Callable[[], Any]) -> None:
+        try:
+            with closed_blocks():
+                result = callback()
+            refuse_coroutine(result)
+        except INTERRUPTIONS as interruption:
+            self._interruptions.append(interruption)
+        except BaseException as error:  # also CancelledError, and the time-outs of gevent
+            extra = dict(self._about)
+            logger.error("A callback after a commit failed: %r", callback, exc_info=error, extra=extra)
+            telemetry.happened(telemetry.CallbackFailed(self._about.get("account", ""), error))
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import DatabaseError, Error, OperationalError, connection, connections, transaction
@@ -369,6 +370,21 @@ def test_an_async_callback_is_logged_because_nothing_awaits_it(caplog: pytest.Lo
     assert counted() == everything_once(NAMES[0], events=1)
     assert "nothing awaits it" in caplog.text
     assert [type(fact.error) for fact in told.of(telemetry.CallbackFailed)] == [TypeError]
+
+
+def test_a_callback_may_be_a_mock_of_a_function(caplog: pytest.LogCaptureFixture) -> None:
+    """Its name is no text, as of an object that answers for any attribute, such as a method of an RPC client."""
+    callback = mock.Mock(spec=count)
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        transaction.on_commit(callback)
+
+    with connected(handler):
+        take_in(NAMES[0], events=1)
+        inbox.dispatch()
+    assert counted() == everything_once(NAMES[0], events=1), caplog.text
+    assert callback.call_count == 1
 
 
 def _close_in_a_block() -> None:
