@@ -481,7 +481,7 @@ def check_deployment(**options: Any) -> Messages:
             "The checkout pages, such as status_url, answer 500: TEMPLATES finds none of this app's templates.",
             hint="Add DjangoTemplates with APP_DIRS, or silence this if you send no payer to them.",
         )
-    except TemplateSyntaxError as error:
+    except (TemplateSyntaxError, UnicodeDecodeError) as error:
         yield _warning(
             "W007",
             f"The checkout pages, such as status_url, answer 500: {error}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -330,11 +331,16 @@ def test_a_site_without_templates_is_told_that_payers_get_an_error(settings: Any
     assert any("status_url, answer 500" in message.msg for message in check_deployment())
 
 
-def test_a_site_whose_own_status_page_has_an_error_is_told_which(settings: Any) -> None:
-    own = {"payments_integration/checkout/status.html": "{% fo %}"}
-    loaders = [("django.template.loaders.locmem.Loader", own)]
-    engine = {"BACKEND": "django.template.backends.django.DjangoTemplates", "OPTIONS": {"loaders": loaders}}
-    settings.TEMPLATES = [engine]
+@pytest.mark.parametrize(
+    ("own", "says"), [("{% fo %}", "Invalid block tag on line 1: 'fo'"), ("Situação", "'utf-8' codec can't decode")]
+)
+def test_a_site_whose_own_status_page_has_an_error_is_told_which(
+    own: str, says: str, settings: Any, tmp_path: Path
+) -> None:
+    page = tmp_path / "payments_integration/checkout/status.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(own, encoding="latin-1")
+    settings.TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "DIRS": [tmp_path]}]
     (warning,) = (message for message in check_deployment() if message.id == "payments_integration.W007")
-    assert "answer 500: Invalid block tag on line 1: 'fo'" in warning.msg
+    assert f"answer 500: {says}" in warning.msg
     assert "payments_integration/checkout/status.html" in str(warning.hint)
