@@ -368,11 +368,8 @@ def check_handlers(**options: Any) -> Messages:
                 f"The handler {where} is registered for {', '.join(map(repr, unknown))}, which is not {what}.",
                 hint=f"Known: {', '.join(known)}.",
             )
-        try:
-            kinds = {parameter.kind for parameter in inspect.signature(handler).parameters.values()}
-        except ValueError:  # Python finds none for what async_to_sync returns
-            continue
-        if inspect.Parameter.VAR_KEYWORD not in kinds:
+        signature = handlers.signature_of(handler)
+        if signature and inspect.Parameter.VAR_KEYWORD not in {each.kind for each in signature.parameters.values()}:
             yield _warning(
                 "W006",
                 f"The handler {where} does not take **kwargs.",

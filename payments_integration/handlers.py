@@ -23,6 +23,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, overload
 
+from asgiref.sync import AsyncToSync
 from django.apps import apps
 
 from payments_integration import conf
@@ -211,8 +212,8 @@ def _register(handler: Callable[..., Any], model: type[Any] | None, names: tuple
 
 
 def _module(handler: Any) -> str:
-    while isinstance(handler, partial):
-        handler = handler.func
+    while isinstance(handler, partial | AsyncToSync):
+        handler = handler.func if isinstance(handler, partial) else handler.awaitable
     return getattr(handler, "__module__", None) or "?"
 
 
@@ -220,14 +221,21 @@ def _file(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__file__", None)
 
 
+def signature_of(handler: Callable[..., Any]) -> inspect.Signature | None:
+    """Return None if Python finds none, as for some functions that are written in C."""
+    try:
+        # It finds none for what async_to_sync returns.
+        return inspect.signature(handler.awaitable if isinstance(handler, AsyncToSync) else handler)
+    except ValueError:
+        return None
+
+
 def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str) -> None:
     """Raise TypeError if the handler wants an argument that its protocol does not have: each call would fail.
 
     That it does not take all arguments is a warning of the system checks (W006).
     """
-    try:
-        signature = inspect.signature(handler)
-    except ValueError:  # Python finds none for what async_to_sync returns
+    if (signature := signature_of(handler)) is None:
         return
     takes_any = inspect.Parameter.VAR_KEYWORD in {parameter.kind for parameter in signature.parameters.values()}
     positional: list[str] = []

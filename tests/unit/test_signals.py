@@ -111,7 +111,7 @@ def test_a_handler_that_only_some_processes_import_is_reported(
 
 
 @pytest.mark.promise(6)
-@pytest.mark.parametrize("handler", ["deliver", "partial(deliver)", "Deliver", "Deliver()"])
+@pytest.mark.parametrize("handler", ["deliver", "partial(deliver)", "Deliver", "Deliver()", "async_to_sync(later)"])
 def test_a_module_of_handlers_that_is_imported_under_two_names_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, handler: str
 ) -> None:
@@ -119,8 +119,10 @@ def test_a_module_of_handlers_that_is_imported_under_two_names_is_refused(
     (tmp_path / "site_of_a_shop").mkdir()
     (tmp_path / "site_of_a_shop" / "handlers_of_a_shop.py").write_text(
         "from functools import partial\n\n"
+        "from asgiref.sync import async_to_sync\n"
         "from payments_integration.handlers import on_event\n\n\n"
         "def deliver(event=None, **kwargs): ...\n\n\n"
+        "async def later(event=None, **kwargs): ...\n\n\n"
         "class Deliver:\n    __init__ = __call__ = lambda self, **kwargs: None\n\n\n"
         f'for event_type in ("payment.succeeded", "payment.failed"):\n    on_event(event_type)({handler})\n'
     )
@@ -152,13 +154,15 @@ def test_a_handler_that_wants_an_argument_that_it_does_not_get_is_refused(monkey
     def by_position(event: Any, instance: Any, /, **kwargs: Any) -> None: ...
     def of_nothing() -> None: ...
     def of_an_order(payment: Any, order: Any, **kwargs: Any) -> None: ...
+    @async_to_sync
+    async def later(payment: Any, order: Any, **kwargs: Any) -> None: ...
 
-    for handler in (of_a_payment, by_position, of_an_order):
+    for handler in (of_a_payment, by_position, of_an_order, later):
         with pytest.raises(
             TypeError, match=r"cannot be called: .*\. Write it as def handler\(event, instance, \*\*kwargs\)"
         ):
             handlers.on_event("payment.*")(handler)
-    for handler in (of_an_order, of_nothing):
+    for handler in (of_an_order, of_nothing, later):
         with pytest.raises(TypeError, match=r"Write it as def handler\(instance, \*\*kwargs\)"):
             handlers.on_status(Payment, "succeeded")(handler)
     assert handlers.registered == []
