@@ -31,6 +31,9 @@ from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusCh
 from payments_integration.projection import own_time
 from payments_integration.signals import dispatching, event_received, status_changed
 
+#: libpq's PQTRANS_IDLE and PQTRANS_INERROR.
+_IDLE, _IN_ERROR = 0, 3
+
 
 class ReceiverFailed(Exception):
     """A receiver raised, or lost the transaction in which it ran. ``__cause__`` is the error."""
@@ -117,15 +120,16 @@ def is_refused(error: AnyDatabaseError) -> bool:
 
 
 def _require_transaction(connection: BaseDatabaseWrapper) -> None:
-    """Raise TransactionManagementError if a receiver has lost its transaction: the next one might write for good."""
+    """Raise TransactionManagementError if a receiver has lost its transaction: the next one would fail, or write for good."""
     if connection.closed_in_transaction:
         raise TransactionManagementError("a receiver has closed the connection of its transaction")
     if connection.needs_rollback:
         raise TransactionManagementError("a receiver has marked its transaction for rollback")
     raw: Any = connection.connection
-    if (connection.vendor == "sqlite" and not raw.in_transaction) or (
-        connection.vendor == "postgresql" and not raw.info.transaction_status
-    ):
+    status = raw.info.transaction_status if connection.vendor == "postgresql" else None
+    if status == _IN_ERROR:
+        raise TransactionManagementError("a receiver has swallowed a database error")
+    if status == _IDLE or (connection.vendor == "sqlite" and not raw.in_transaction):
         # SQLite, and PostgreSQL with psycopg2, would commit each of the next statements alone.
         raise TransactionManagementError("a receiver has ended its transaction by hand")
 

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 
 from payments_integration import inbox
 from payments_integration.inbox import claiming
 from payments_integration.models import Event, ObjectDispatch
 from payments_integration.signals import event_received
 from tests import factories
-from tests.databases import LEVELS, SQLITE, at_once
+from tests.databases import LEVELS, POSTGRES, SQLITE, at_once
 from tests.factories.receivers.models import ReceiverCall
 
 pytestmark = [
@@ -71,6 +71,28 @@ def test_a_swallowed_error_is_a_failure_of_its_event_only() -> None:
     assert set(Event.objects.values_list("state", flat=True)) == {"done"}
     assert ReceiverCall.objects.count() == 6
     assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")) == [(bad, 1)]
+
+
+@pytest.mark.skipif(not POSTGRES, reason="elsewhere a refused statement leaves the transaction usable")
+def test_a_swallowed_error_is_not_blamed_on_the_next_handler() -> None:
+    """PostgreSQL refuses each statement after an error, so the next handler would fail with its first one."""
+    called: list[str] = []
+
+    def handler(**_: Any) -> None:
+        with suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column")
+
+    def innocent(event: Event, **_: Any) -> None:
+        called.append(event.id)
+        ReceiverCall.objects.create(what=event.id, object_id=event.object_id)
+
+    with connected(handler), connected(innocent):
+        take_in("pay_1")
+        inbox.dispatch()
+    event = Event.objects.get(attempts=1)
+    assert "a receiver has swallowed a database error" in event.error
+    assert "innocent" not in event.error
+    assert not called
 
 
 @pytest.mark.parametrize("swallows", [False, True])
