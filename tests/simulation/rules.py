@@ -260,7 +260,7 @@ MUTANTS = (
         "a claim outlives its holder",
         "inbox/claiming.py",
         "ObjectDispatch.objects.filter(is_free(now), pk__in=known.values())",
-        'ObjectDispatch.objects.filter(is_free(now), pk__in=known, claim_token="")',
+        'ObjectDispatch.objects.filter(is_free(now), pk__in=known.values(), claim_token="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",
