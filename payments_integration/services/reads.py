@@ -53,11 +53,12 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     kind = kind_of(obj) if isinstance(obj, str) else None
     if kind is None or not is_object_id(obj, ID_PREFIXES[kind]):
         raise ValidationError({"obj": _("This must be a mirrored object or its id.")})
-    known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
+    object_id = str(obj)  # a middleware's lazy text, for example
+    known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=object_id).first()
     if known is not None:
         return refresh(known, account=account)
     alias = conf.account(account or conf.DEFAULT_ACCOUNT).alias
-    new: Mirror = sync.read(kind, alias, obj)
+    new: Mirror = sync.read(kind, alias, object_id)
     if projection.leaves_work(new):
         wakeup.wake(alias)
     return new

@@ -224,7 +224,7 @@ def find(
         validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
     known = Operation.objects.filter(account=OuterRef("account"), idempotency_key=key)
-    rows = model._default_manager.filter(pk=object_id)
+    rows = model._default_manager.filter(pk=str(object_id))
     row: Any = rows.annotate(ledger_has_key=Exists(known), **annotations).first()
     if row is None:
         return account or conf.DEFAULT_ACCOUNT, str(object_id), None

@@ -320,6 +320,8 @@ def test_a_lazy_text_is_the_text(fake: Fake) -> None:
     operation = Operation.objects.get(result_id=row.pk)
     assert (operation.idempotency_key, operation.actor, operation.merchant_reference) == ("k1", "shop", "A-1")
     assert json.loads(fake.calls[0].body)["metadata"] == {"shop": "chile"}
+    assert services.refresh(lazy(row.pk)) == services.cancel_payment(lazy(row.pk)) == row
+    assert services.refresh(lazy(fake.add(payment()).id))
 
 
 def test_all_invalid_arguments_are_named_at_once(fake: Fake) -> None:
