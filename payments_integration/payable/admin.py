@@ -45,8 +45,10 @@ class PaymentColumns(AnyAdmin):
         rows: QuerySet[Any] = found.annotate(
             _newest_payment=Subquery(newest.values("pk")),
             _newest_payment_status=status,
-            # A column does not know who looks.
-            _may_open_payments=Value(permissions.may(request.user, "view_payment")),
+            # A column does not know who looks. Django's admin opens a page for either permission.
+            _may_open_payments=Value(
+                permissions.may(request.user, "view_payment") or permissions.may(request.user, "change_payment")
+            ),
         )
         return rows
 

@@ -464,3 +464,8 @@ def test_an_order_leads_to_its_payment_only_if_the_user_may_open_it(shop: Provid
         html = browser.get(page).content.decode()
         assert Payment.objects.get().pk in html
         assert "/admin/payments_integration/payment/" not in html
+    packer.user_permissions.add(Permission.objects.get(codename="change_payment"))
+    [address] = re.findall(
+        r'"(/admin/payments_integration/payment/.+?)"', browser.get("/admin/shop/order/").content.decode()
+    )
+    assert browser.get(address).status_code == 200
