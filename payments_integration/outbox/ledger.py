@@ -156,7 +156,7 @@ def find(intent: Intent) -> Operation | None:
     sent_to = conf.fingerprint(intent.account)
     # After a change of the API key, the id alone still says for which account it was recorded.
     recorded_for = Q(pk=operation_id_for(sent_to, intent.idempotency_key))
-    renamed = known.filter(Q(sent_to=sent_to) | recorded_for).first()
+    renamed = known.exclude(account=intent.account).filter(Q(sent_to=sent_to) | recorded_for).first()
     if renamed is not None:
         old, new = renamed.account, intent.account
         raise IdempotencyMismatch(

@@ -24,6 +24,7 @@ from payments_integration.exceptions import (
     OutcomeUnknown,
 )
 from payments_integration.models import Operation, OperationState, Payment, deletion_allowed
+from payments_integration.models.operations import operation_id_for
 from payments_integration.outbox import ledger
 from payments_integration.outbox.operations import Intent, PreconditionFailed
 from payments_integration.outbox.operations.refunds import WithinRest
@@ -191,6 +192,24 @@ def test_each_account_has_its_own_keys(fake: Fake) -> None:
     services.create_payment(**PAYMENT, idempotency_key="k1")
     fake.keys.clear()
     services.create_payment(**PAYMENT, idempotency_key="k1", account="second")
+    assert len(fake.calls) == 2
+
+
+def test_a_key_that_another_account_has_too_makes_a_double_click_no_mismatch(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1", account="second")
+    fake.keys.clear()
+    first = []
+
+    def id_for(account: str, key: str) -> str:
+        """The first click is recorded and sent while the second one looks for the key."""
+        monkeypatch.setattr(ledger, "operation_id_for", operation_id_for)
+        first.append(services.create_payment(**PAYMENT, idempotency_key="k1"))
+        return operation_id_for(account, key)
+
+    monkeypatch.setattr(ledger, "operation_id_for", id_for)
+    assert [services.create_payment(**PAYMENT, idempotency_key="k1")] == first
     assert len(fake.calls) == 2
 
 
