@@ -15,7 +15,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration import permissions
 from payments_integration.models import Payment
 from payments_integration.money import format_money
 from payments_integration.payable import prices, sql
@@ -42,13 +41,13 @@ class PaymentColumns(AnyAdmin):
         newest = sql.payments_of_row(self.model)[:1]
         status = Subquery(newest.values("status"))
         found = super().get_queryset(request)
+        site = self.admin_site
+        may_open = site.is_registered(Payment) and site.get_model_admin(Payment).has_view_permission(request)
         rows: QuerySet[Any] = found.annotate(
             _newest_payment=Subquery(newest.values("pk")),
             _newest_payment_status=status,
-            # A column does not know who looks. Django's admin opens a page for either permission.
-            _may_open_payments=Value(
-                permissions.may(request.user, "view_payment") or permissions.may(request.user, "change_payment")
-            ),
+            # A column does not know who looks.
+            _may_open_payments=Value(may_open),
         )
         return rows
 
@@ -61,12 +60,12 @@ class PaymentColumns(AnyAdmin):
     def payment_link(self, order: Any) -> str:
         if order._newest_payment is None:
             return _EMPTY
-        return _link(order, order._newest_payment, order._newest_payment_status)
+        return self._link(order, order._newest_payment, order._newest_payment_status)
 
     @admin.display(description=_("payments"))
     def payment_links(self, order: Any) -> str:
         """Return a link to every attempt, newest first."""
-        links = ((_link(order, payment.pk, payment.status),) for payment in order.payments)
+        links = ((self._link(order, payment.pk, payment.status),) for payment in order.payments)
         return format_html_join(", ", "{}", links) or _EMPTY
 
     @admin.display(description=_("money"))
@@ -74,14 +73,14 @@ class PaymentColumns(AnyAdmin):
         """Return the totals of all attempts, in each currency."""
         return "; ".join(map(_sums, order.totals().values())) or _EMPTY
 
-
-def _link(order: Any, payment_id: str, status: str) -> SafeString:
-    words = dict(Payment.Status.choices).get(status, status)
-    # An order of another queryset has no answer.
-    if not getattr(order, "_may_open_payments", True):
-        return format_html("{} ({})", payment_id, words)
-    url = reverse("admin:payments_integration_payment_change", args=[quote(payment_id)])
-    return format_html('<a href="{}">{}</a> ({})', url, payment_id, words)
+    def _link(self, order: Any, payment_id: str, status: str) -> SafeString:
+        words = dict(Payment.Status.choices).get(status, status)
+        # An order of another queryset has no answer.
+        if not getattr(order, "_may_open_payments", False):
+            return format_html("{} ({})", payment_id, words)
+        site = self.admin_site.name
+        url = reverse("admin:payments_integration_payment_change", args=[quote(payment_id)], current_app=site)
+        return format_html('<a href="{}">{}</a> ({})', url, payment_id, words)
 
 
 def _sums(totals: Any) -> str:
