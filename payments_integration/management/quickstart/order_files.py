@@ -34,13 +34,12 @@ def proxy(order: OrderModel) -> str:
 
 def views(order: OrderModel) -> str:
     """Return a module with a view where the payer pays."""
-    codes = [order.constant] if order.constant else list(METHODS)
     return _rendered(
         "payment_views.py-tpl",
         order.model,
         owner=order.owner,
         reference=order.reference,
-        methods=[(code, *METHODS[code]) for code in codes],
+        methods=_methods(order),
         atomic=atomic_databases(),
     )
 
@@ -68,8 +67,7 @@ def tests(order: OrderModel) -> str:
         order.model,
         owner=order.owner,
         has_view=order.has_view,
-        country=METHODS[code][0],
-        method=METHODS[code][1],
+        methods=_methods(order),
         reference=order.reference,
         username_field=get_user_model().USERNAME_FIELD,
         values=values,
@@ -104,6 +102,11 @@ def handlers(model: type[models.Model] | None, *, is_priced: bool = False) -> st
 def _rendered(template: str, model: type[models.Model] | None, **values: Any) -> str:
     named = {"name": model.__name__, "module": model.__module__} if model is not None else {"name": "Order"}
     return _TEMPLATES.get_template(template).render(Context(values | named, autoescape=False, use_l10n=False))
+
+
+def _methods(order: OrderModel) -> list[tuple[str, str, str]]:
+    codes = [order.constant] if order.constant else list(METHODS)
+    return [(code, *METHODS[code]) for code in codes]
 
 
 def _converter(key: Any) -> str:
