@@ -120,7 +120,10 @@ def is_refused(error: AnyDatabaseError) -> bool:
 
 
 def _require_transaction(connection: BaseDatabaseWrapper) -> None:
-    """Raise TransactionManagementError if a receiver has lost its transaction: the next one would fail, or write for good."""
+    """Raise TransactionManagementError if a receiver has lost its transaction.
+
+    The next receiver would fail, or its work would be committed at once.
+    """
     if connection.closed_in_transaction:
         raise TransactionManagementError("a receiver has closed the connection of its transaction")
     if connection.needs_rollback:
