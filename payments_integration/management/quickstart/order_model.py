@@ -138,6 +138,8 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
             f"{label} has no integer field and no DecimalField {chosen!r}. Name the field with the price: "
             f"--amount {' or '.join(_numeric(model)) or 'FIELD'}.{_floats(model)}"
         )
+    if known and not currency:
+        currency = known.payments_currency or known.payments_currency_field
     code, constant = "", ""
     if currency in money.EXPONENTS:
         constant = currency

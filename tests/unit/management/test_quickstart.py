@@ -614,6 +614,16 @@ def test_a_payable_keeps_its_bases(project: Project, registry: None) -> None:
     assert project.read("quicksales/models.py") == before.replace("(Model):\n", f"(Model):\n{lines}")
 
 
+@pytest.mark.parametrize("price", ["payments_currency = 'CLP'", "payments_currency_field = 'code'"])
+def test_a_payable_has_named_its_currency(project: Project, registry: None, price: str) -> None:
+    fields = f"merchant_reference_field = 'id'\npayments_amount_field = 'amount'\n{price}\n{AMOUNT}\n"
+    fields += "code = models.CharField(max_length=3)"
+    shop_with(project, fields, bases="Payable", more="from payments_integration.payable import Payable\n")
+    assert project.run("--order", "--write")[0] == 0
+    text = project.read("quicksales/test_payments.py")
+    assert ('(11990, "CLP")' if "CLP" in price else 'code="USD"') in text
+
+
 def test_an_order_may_know_its_price_without_a_field(project: Project, registry: None) -> None:
     """As docs/orders.md says. Another number, such as a counter, is no price."""
     model = (
