@@ -69,7 +69,7 @@ def tests(order: OrderModel) -> str:
         has_view=order.has_view,
         methods=_methods(order),
         reference=order.reference,
-        username_field=get_user_model().USERNAME_FIELD,
+        username_field=get_user_model().USERNAME_FIELD if order.owner else "",
         values=values,
         price=f'({TEST_PRICE}, "{code}")' if order.amount else "order.payments_price()",
         is_priced=bool(order.amount),

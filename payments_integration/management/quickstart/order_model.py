@@ -9,7 +9,6 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldDoesNotExist
 from django.core.management import CommandError
 from django.db import models
@@ -195,11 +194,11 @@ def _reference(model: type[models.Model]) -> str:
 
 
 def _owner(model: type[models.Model]) -> str:
-    user = get_user_model()
+    user = settings.AUTH_USER_MODEL.lower()  # there may be no such model
     owners = [
         each.name
         for each in model._meta.concrete_fields
-        if isinstance(each, models.ForeignKey) and each.related_model is user and not each.null
+        if isinstance(each, models.ForeignKey) and not each.null and each.related_model._meta.label_lower == user
     ]
     return owners[0] if len(owners) == 1 else ""
 

@@ -23,7 +23,7 @@ from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
-from payments_integration.management.quickstart import configuration, order_files
+from payments_integration.management.quickstart import configuration, order_files, order_model
 from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.models import StatusChange
 from payments_integration.payable import Payable
@@ -502,6 +502,13 @@ def test_an_api_without_sessions_gets_a_test_and_no_view(project: Project, regis
     compile(text, "test_payments.py", "exec")
     assert 'method_code="ec_card",' in text
     assert not re.search(r"self\.client|reverse", text)
+
+
+def test_a_project_without_users_gets_a_view_for_anyone(settings: Any) -> None:
+    settings.AUTH_USER_MODEL = "gone.User"
+    order = order_model.read(Sale, amount=None, currency=None)
+    assert "login_required" not in order_files.views(order)
+    assert "user" not in order_files.tests(order)
 
 
 def test_the_command_that_writes_has_the_options_of_the_one_that_showed(project: Project, registry: None) -> None:
