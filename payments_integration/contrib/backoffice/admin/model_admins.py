@@ -269,7 +269,7 @@ class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
 
     def links(self, request: HttpRequest, obj: Balance) -> Iterable[Tool]:
         yield from super().links(request, obj)
-        if may(request, "payments_finance.view_movement"):
+        if may_view(self.admin_site, request, Movement):
             url = display.page_url(self.admin_site, Movement, "cash-book")
             query = urlencode({"account": obj.account, "currency": obj.currency})
             yield Tool(_("Cash book"), f"{url}?{query}", post=False)
