@@ -77,7 +77,7 @@ class OrderModel:
             "payments_currency": self.constant,
         }
         if self.is_payable and self.model._knows_price():  # type: ignore[attr-defined]
-            return []
+            wanted = {"merchant_reference_field": self.reference}
         return [
             f'{name} = "{value}"'
             for name, value in wanted.items()
@@ -127,7 +127,7 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
             f"{label} has {', '.join(map(repr, hidden))}, which Payable uses for something else. Give the field, "
             "property, method or related_name another name first (with db_column, the table stays as it is)."
         )
-    reference = model.merchant_reference_field if issubclass(model, Payable) else _reference(model)
+    reference = getattr(model, "merchant_reference_field", "") or _reference(model)
     known: Any = model if issubclass(model, Payable) and model._knows_price() else None
     if known and not known.payments_amount_field and not amount:
         return OrderModel(model, reference, "", "", currency if currency in money.EXPONENTS else "", _owner(model))

@@ -631,6 +631,15 @@ def test_a_payable_has_named_its_currency(project: Project, registry: None, pric
     assert ('(11990, "CLP")' if "CLP" in price else 'code="USD"') in text
 
 
+def test_a_payable_gets_the_number_that_it_lacks(project: Project, registry: None) -> None:
+    fields = f"payments_amount_field = 'amount'\npayments_currency = 'CLP'\n{AMOUNT}"
+    shop_with(project, fields, bases="Payable", more="from payments_integration.payable import Payable\n")
+    assert project.run("--order", "--write")[0] == 0
+    _, after = project.read("quicksales/models.py").split("class Order(Payable):\n")
+    assert after.startswith('    merchant_reference_field = "id"\n')
+    assert "reference = str(order.id)" in project.read("quicksales/payment_views.py")
+
+
 def test_an_order_may_know_its_price_without_a_field(project: Project, registry: None) -> None:
     """As docs/orders.md says. Another number, such as a counter, is no price."""
     model = (
