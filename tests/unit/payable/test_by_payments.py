@@ -24,7 +24,7 @@ from pytest_django import DjangoAssertNumQueries
 from payments_integration.enums import PaymentStatus, RefundStatus
 from payments_integration.models import OperationState
 from payments_integration.payable import Payable, sql
-from payments_integration.payable.admin import PaidFilter
+from payments_integration.payable.admin import PaidFilter, PaymentColumns
 from tests.factories import rows
 from tests.unit.payable.payables import Booking, Order, Sale, Ticket
 
@@ -336,6 +336,20 @@ def test_the_admins_list_can_be_filtered() -> None:
     request.user = User(is_staff=True, is_superuser=True)
     with pytest.raises(ImproperlyConfigured, match="payments_amount_field"):
         Unpriced(Order, admin.site).get_changelist_instance(request)
+
+
+@pytest.mark.django_db
+@pytest.mark.urls("tests.unit.admin.test_plain")
+def test_an_admin_site_without_payments_has_the_columns_without_links() -> None:
+    class Page(PaymentColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+        pass
+
+    sale("P-1", 100)
+    page, request = Page(Sale, admin.AdminSite(name="plain")), RequestFactory().get("/")
+    request.user = User(is_active=True, is_superuser=True)
+    row = page.get_queryset(request).get()
+    payment = row.payments.get()
+    assert page.payment_link(row) == page.payment_links(row) == f"{payment.pk} (succeeded)"
 
 
 def filtered(found: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
