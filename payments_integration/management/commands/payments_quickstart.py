@@ -73,6 +73,8 @@ class Command(PaymentsCommand):
             self.stdout.write(style(f"{gap.what}: {problem or 'added'}"))
             snippet = f":\n\n{indent(gap.snippet.rstrip(), '    ')}\n" if problem else ""
             self.stdout.write(f"  {gap.place}{snippet}")
+        if order is not None and not order.has_view:
+            self.stdout.write("Without sessions, your project gets no view. Open the REST API: docs/rest-api.md.")
         if left:
             how = "Add what is missing by hand."
             if not options["write"]:
@@ -95,8 +97,6 @@ class Command(PaymentsCommand):
             "  python manage.py runserver\n"
             f"  python manage.py payments_sandbox --webhook-url http://127.0.0.1:8000{path}"
         )
-        if order is not None and not order.has_view:
-            self.stdout.write("Without sessions, your project got no view. Open the REST API: docs/rest-api.md.")
         if order is not None:
             self.stdout.write(f"Test the way of an order: python manage.py test {order.app.name}")
 
