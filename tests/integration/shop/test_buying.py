@@ -458,7 +458,7 @@ def test_an_order_leads_to_a_payment_with_any_id(shop: ProviderSandbox, browser:
 def test_an_order_leads_to_its_payment_only_if_the_user_may_open_it(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     packer = User.objects.create_user("packer", is_staff=True)
-    packer.user_permissions.add(Permission.objects.get(codename="view_order"))
+    packer.user_permissions.add(Permission.objects.get(codename="view_order", content_type__app_label="shop"))
     browser.force_login(packer)
     pages = ("/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/")
     for page in pages:
