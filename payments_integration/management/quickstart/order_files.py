@@ -54,14 +54,16 @@ def tests(order: OrderModel) -> str:
     allowed = dict(getattr(field(order.model, order.currency), "flatchoices", ()))
     code = order.constant or next((code for code in METHODS if code in allowed), "USD")
     price = f'Decimal("{money.to_major(TEST_PRICE, code)}")' if order.is_decimal else str(TEST_PRICE)
-    given = _needed(order)
+    given = _needed(order.model)
     if order.amount:
         given[order.amount] = price
     if order.currency:
         given[order.currency] = f'"{code}"'
     if order.owner:
         given[order.owner] = "user"
+    user = _user() if order.owner else ""
     values = ", ".join(f"{name}={value}" for name, value in given.items())
+    both = f"{user}, {values}"
     return _rendered(
         "test_payments.py-tpl",
         order.model,
@@ -69,13 +71,13 @@ def tests(order: OrderModel) -> str:
         has_view=order.has_view,
         methods=_methods(order),
         reference=order.reference,
-        username_field=get_user_model().USERNAME_FIELD if order.owner else "",
+        user=user,
         values=values,
         price=f'({TEST_PRICE}, "{code}")' if order.amount else "order.payments_price()",
         is_priced=bool(order.amount),
-        has_date="=date(" in values,
-        has_decimal="Decimal(" in values,
-        has_time="timezone." in values,
+        has_date="=date(" in both,
+        has_decimal="Decimal(" in both,
+        has_time="timezone." in both,
         has_paid_at=field(order.model, "paid_at") is not None,
     )
 
@@ -115,10 +117,19 @@ def _converter(key: Any) -> str:
     return "int" if isinstance(key, models.IntegerField) else "str"
 
 
-def _needed(order: OrderModel) -> dict[str, str]:
+def _user() -> str:
+    """Return the arguments for a user. Texts may be empty, except the name to log in with."""
+    model = get_user_model()
+    texts = models.CharField | models.TextField
+    others = {name: value for name, value in _needed(model).items() if not isinstance(field(model, name), texts)}
+    given = {model.USERNAME_FIELD: '"ana@example.com"', **others}
+    return ", ".join(f"{name}={value}" for name, value in given.items())
+
+
+def _needed(model: type[models.Model]) -> dict[str, str]:
     """Return the other fields that a row must have, each with an example value as Python source."""
     found = {}
-    for each in order.model._meta.concrete_fields:
+    for each in model._meta.concrete_fields:
         has_value = each.has_default() or each.null or getattr(each, "auto_now", False) or each.auto_created
         if has_value or getattr(each, "auto_now_add", False) or isinstance(each, models.GeneratedField):
             continue

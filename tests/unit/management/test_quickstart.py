@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 from django.apps import apps
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.management import CommandError, call_command
 from django.db import models
 from django.test import RequestFactory
@@ -681,6 +681,18 @@ def test_the_test_has_a_value_that_the_model_allows(project: Project, registry: 
     shop_with(project, f"from enum import Enum\n{AMOUNT}\n{CURRENCY}\n{field}")
     assert project.run("--order", "--write", "--amount", "amount")[0] == 0
     assert value in project.read("quicksales/test_payments.py")
+
+
+def test_the_test_makes_a_user_with_what_the_model_needs(
+    project: Project, registry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(User._meta.get_field("date_joined"), "default", models.NOT_PROVIDED)
+    owner = "customer = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT)"
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}\n{owner}", more="from django.conf import settings\n")
+    project.run("--order", "--write")
+    text = project.read("quicksales/test_payments.py")
+    assert '.create(username="ana@example.com", date_joined=timezone.now())' in text
+    assert "import timezone" in text
 
 
 @pytest.mark.parametrize(
