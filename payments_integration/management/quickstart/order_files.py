@@ -120,7 +120,7 @@ def _converter(key: Any) -> str:
 def _user() -> str:
     """Return the arguments for a user. Texts may be empty, except the name to log in with."""
     model = get_user_model()
-    texts = models.CharField | models.TextField
+    texts = (models.CharField, models.TextField)
     others = {name: value for name, value in _needed(model).items() if not isinstance(field(model, name), texts)}
     given = {model.USERNAME_FIELD: '"ana@example.com"', **others}
     return ", ".join(f"{name}={value}" for name, value in given.items())
