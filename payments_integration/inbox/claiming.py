@@ -135,12 +135,12 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
     # before locking them: other workers would wait for uncommitted ones.
     known, is_first_run = _lock_rows(keys), first_run()
 
-    def with_new() -> dict[ObjectKey, int]:
-        # If another worker has inserted one of them since, the retry reads them again.
-        there = known if is_first_run() else _lock_rows(keys)
-        missing = [
-            ObjectDispatch(account=key[0], object_kind=key[1], object_id=key[2]) for key in sorted(keys - there.keys())
-        ]
+    def with_new() -> list[int]:
+        # If another worker has inserted one of them since, the retry reads them.
+        names = ("account", "object_kind", "object_id")
+        are_all_new = not known and is_first_run()
+        there = () if are_all_new else ObjectDispatch.objects.filter(of_objects(keys)).values_list(*names)
+        missing = [ObjectDispatch(**dict(zip(names, key, strict=True))) for key in sorted(keys.difference(there))]
         statements.insert_many(missing, keys=False)
         return _lock_rows(keys)
 
@@ -149,7 +149,7 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
 
     def take() -> tuple[Page, list[telemetry.DispatchFailed]]:
         page, now = Page(using), timezone.now()
-        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known.values())
+        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known)
         rows = list(locked(free, skip_locked=True).order_by("pk"))
         left_in_hand = _left_in_hand([row for row in rows if row.claim_token])
         found = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
@@ -170,9 +170,8 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
     return page
 
 
-def _lock_rows(keys: Iterable[ObjectKey]) -> dict[ObjectKey, int]:
-    rows = ObjectDispatch.objects.filter(of_objects(keys)).values_list("account", "object_kind", "object_id", "pk")
-    return {(account, kind, object_id): pk for account, kind, object_id, pk in rows}
+def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
+    return list(ObjectDispatch.objects.filter(of_objects(keys)).values_list("pk", flat=True))
 
 
 def _left_in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:
