@@ -259,8 +259,8 @@ MUTANTS = (
     _one(
         "a claim outlives its holder",
         "inbox/claiming.py",
-        "ObjectDispatch.objects.filter(is_free(now), pk__in=known.values())",
-        'ObjectDispatch.objects.filter(is_free(now), pk__in=known.values(), claim_token="")',
+        "ObjectDispatch.objects.filter(is_free(now), pk__in=known)",
+        'ObjectDispatch.objects.filter(is_free(now), pk__in=known, claim_token="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",
