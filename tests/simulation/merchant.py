@@ -238,7 +238,7 @@ class Merchant:
         if stored is not None and stored.version != instance.version:
             self._world.violated("a receiver gets the row as it is now", f"{event}: {instance.version}")
         if self._world.pays and event.type == "payment.succeeded":
-            self._pay_on(event)
+            self._pay_on(event, event)
         self._may_fail(event)
 
     def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
@@ -247,7 +247,7 @@ class Merchant:
         if kwargs["event"] is None:
             self._world.receives_change(change)
         if self._world.pays in ("defer", "keyed") and change.object_kind == "payment" and status == "succeeded":
-            self._pay_on(change)
+            self._pay_on(change, kwargs["event"] or change)
         self._may_fail(kwargs["event"] or change)
 
     def _record(self, what: str, object_id: str) -> None:
@@ -325,8 +325,11 @@ class Merchant:
         elif kind != GO:
             raise RAISED[kind]
 
-    def _pay_on(self, item: Item) -> None:
-        """Pay the received amount out: recorded with the dispatch, once per item or, with a key, once per payment."""
+    def _pay_on(self, item: Item, in_hand: Item) -> None:
+        """Pay the received amount out: recorded with the dispatch, once per item or, with a key, once per payment.
+
+        ``in_hand``: the item that is charged with a failure. A change of status is dispatched with its event.
+        """
         if self._world.pays == "defer":
             mark, key = str(item.pk), {}
             if isinstance(item, StatusChange):
@@ -346,7 +349,7 @@ class Merchant:
             except (*_OF_THE_MERCHANT, *LIMITS):
                 # Another app's receiver raised, or a time limit of the worker did. The watch would blame the first
                 # item of the page, and in a group it may be another one.
-                self._world.fails(item)
+                self._world.fails(in_hand)
                 raise
 
     def _defer_in_savepoint(self, intent: Intent) -> None:
