@@ -1095,6 +1095,8 @@ class Schedule(RuleBasedStateMachine):
         world.plan.clear()
         if world.has_another_key or not AccountState.objects.filter(account=ACCOUNT).exists():
             return
+        if world.counts["clock set wrong"]:
+            return  # A pass that died under a wrong clock seems to run until the time of that clock.
         asked = (each for each in world.intents.values() if each.function in ("create_payment", "create_payout"))
         keyed = [each for each in asked if "idempotency_key" in each.arguments and each.mark not in world.lost]
         for old, new in ((ACCOUNT, RENAMED), (RENAMED, ACCOUNT)):
