@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -342,5 +343,5 @@ def test_a_site_whose_own_status_page_has_an_error_is_told_which(
     page.write_text(own, encoding="latin-1")
     settings.TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "DIRS": [tmp_path]}]
     (warning,) = (message for message in check_deployment() if message.id == "payments_integration.W007")
-    assert f"answer 500: {says}" in warning.msg
+    assert re.search(f"answer 500: .*{re.escape(says)}", warning.msg)
     assert "payments_integration/checkout/status.html" in str(warning.hint)
