@@ -510,12 +510,6 @@ MUTANTS = (
         "    due.pk = 0\n",
     ),
     _one(
-        "an unknown operation is sent again under another API key",
-        "outbox/sending.py",
-        "    if operation.sent_to != conf.fingerprint(operation.account):\n",
-        "    if not operation.sent_to:\n",
-    ),
-    _one(
         "the secret before a rotation is forgotten",
         "projection/endpoints.py",
         "                endpoint.previous_secret_token = endpoint.secret_token\n",
@@ -526,12 +520,6 @@ MUTANTS = (
         "payable/attempts.py",
         "        return status in VAIN_PAYMENT_STATUSES\n",
         "        return status not in PAID_PAYMENT_STATUSES\n",
-    ),
-    _one(
-        "an account is renamed, except for one table",
-        "reconciliation/renaming.py",
-        "            for model in models:\n",
-        "            for model in models[1:]:\n",
     ),
     _one(
         "DISPATCH_SINCE does not count",
