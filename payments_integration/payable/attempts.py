@@ -203,7 +203,10 @@ def _has_ended(operation: Operation, status: str) -> bool:
 
 
 def _prefix(of: Key) -> str:
-    """Return the prefix of an order's keys: unique to the order, and ASCII for any reference."""
+    """Return the prefix of an order's keys: unique to the order, and ASCII for any reference.
+
+    ``is_of_any_account`` reads from it if the order has an account.
+    """
     account, reference = of
     name = f"{account or ''}-{reference}"
     if name.isascii() and name.isprintable() and len(name) <= _LONGEST - len("order-"):

@@ -252,7 +252,7 @@ class Schedule(RuleBasedStateMachine):
             intent
             for intent in world.intents.values()
             if "idempotency_key" in intent.arguments
-            # A second payment, or deposit reference, that nobody pays does no harm, so nothing stops it.
+            # Nothing stops a second payment or deposit reference: it does no harm if nobody pays it.
             and (intent.function in ("create_payout", "create_refund") or intent.mark not in world.lost)
         ]
         if keyed:

@@ -289,7 +289,7 @@ def test_a_mock_is_a_receiver_like_another(woken: list[str]) -> None:
     finally:
         event_received.disconnect(receiver)
     receiver.assert_called_once()
-    assert receiver.mock_calls == receiver.mock_calls[:1]
+    assert len(receiver.mock_calls) == 1, "none of its attributes is called"
 
 
 @pytest.mark.promise(6)

@@ -603,7 +603,7 @@ def test_what_may_have_an_answer_is_not_sent_again(script: Script) -> None:
         with options(READ_TIMEOUT=0.3):
             error = error_of(client, write)
         assert (error.was_connected, error.was_repeated) == (True, False)
-        # A busy machine may have it read only after the client's time is over.
+        # On a busy machine, the client may have given up before it is read.
         wait_until(lambda: len(server.requests) > 1, 30, "the server to read it")
     assert len(server.requests) == 2
 
