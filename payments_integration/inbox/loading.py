@@ -21,6 +21,8 @@ from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offs
 #: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
 TO_BE_APPLIED_STATES = (Q(state=EventState.HELD), Q(state=EventState.PENDING, attempts=0))
 TO_BE_APPLIED = TO_BE_APPLIED_STATES[0] | TO_BE_APPLIED_STATES[1]
+#: The states of an event that was dispatched once: a replayed one waits again, and may be parked.
+_ONCE_DONE = (EventState.DONE, EventState.APPLIED, EventState.PARKED)
 
 Item = Event | StatusChange
 
@@ -154,7 +156,7 @@ def _load_staleness(works: list[Work]) -> None:
     for account, max_ahead in {work.row.account: work.max_ahead for work in works}.items():
         not_far_ahead |= Q(account=account, created_at__lt=F("received_at") + max_ahead)
     dispatched = Event.objects.filter(
-        of_objects(by_key), not_far_ahead, state=EventState.DONE, dispatched_at__isnull=False, created_at__gt=earliest
+        of_objects(by_key), not_far_ahead, state__in=_ONCE_DONE, dispatched_at__isnull=False, created_at__gt=earliest
     )
     newest = dispatched.order_by().values_list("account", "object_kind", "object_id").annotate(Max("created_at"))
     for account, kind, object_id, created_at in newest:

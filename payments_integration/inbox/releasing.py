@@ -88,7 +88,8 @@ def replay(item: Item, actor: object = None) -> None:
     if not item.object_kind:
         return  # it was never understood, and its body is erased
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
-    updated(finished, state=EventState.APPLIED, attempts=0, error="", dispatched_at=None)
+    # ``dispatched_at`` stays: until the item is dispatched again, older events of the object are stale.
+    updated(finished, state=EventState.APPLIED, attempts=0, error="")
     updated(ObjectDispatch.objects.filter(of_objects([item.object_key]), claim_token=""), next_attempt_at=None)
 
 

@@ -31,7 +31,8 @@ class EventState(models.TextChoices):
     #: ``dispatch`` makes it DONE in the transaction of its receivers, or PARKED after the last failed attempt.
     APPLIED = "applied", _("applied, not dispatched")
     #: Dispatched. Or not to be dispatched, without ``dispatched_at``: it is history, or no receiver wants it. Final,
-    #: unless a person replays it or ``dispatch_history`` finds a receiver: then it is APPLIED again.
+    #: unless a person replays it or ``dispatch_history`` finds a receiver: then it is APPLIED again, and
+    #: ``dispatched_at`` stays.
     DONE = "done", _("done")
     #: Its receivers failed in every attempt, and ``attention`` was called. Later items of the object go on. A person
     #: mends the receiver and replays it: it is APPLIED again.

@@ -169,9 +169,7 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
         key, is_stale = (event.object_kind, event.object_id), calls[0][1]
         if not surely.is_after(event) <= is_stale <= perhaps.is_after(event):
             yield f"event {event} of {event.created_at} is dispatched as {'stale' if is_stale else 'fresh'}"
-        if event_id not in world.replays:
-            # Until it is dispatched again, one that a person replays may make no other one stale.
-            surely.add(event)
+        surely.add(event)
         perhaps.add(event)
         other = newest.get(key)
         if other is None or event.created_at >= other.created_at:

@@ -291,6 +291,48 @@ def test_an_event_is_parked_after_the_last_attempt_and_replayed_as_stale(
     assert receiver.events[-1] == (events[3]["id"], True)
 
 
+@pytest.mark.parametrize("outcome", ["waits", "fails", "is parked", "is parked and waits", "succeeds"])
+def test_an_older_event_is_stale_whatever_becomes_of_the_replay_of_a_newer_one(
+    receiver: Receiver, outcome: str
+) -> None:
+    older, newer = factories.life()[2:4]
+    take_in(newer)
+    inbox.dispatch()
+    inbox.replay(Event.objects.get(id=newer["id"]))
+    receiver.fail = lambda what: what == newer["id"]
+    if outcome == "fails":
+        inbox.dispatch()
+        later(hours=1)
+    elif outcome.startswith("is parked"):
+        for _ in range(6):
+            inbox.dispatch()
+            later(hours=1)
+        assert Event.objects.get().state == EventState.PARKED
+        if outcome == "is parked and waits":
+            inbox.replay(Event.objects.get())
+    elif outcome == "succeeds":
+        receiver.fail = lambda what: False
+        inbox.dispatch()
+    take_in(older)
+    inbox.dispatch()
+    assert (older["id"], True) in receiver.events
+    assert (newer["id"], True) not in receiver.events
+
+
+def test_an_event_that_was_only_ever_parked_makes_no_other_event_stale(receiver: Receiver) -> None:
+    older, newer = factories.life()[2:4]
+    receiver.fail = lambda what: what == newer["id"]
+    take_in(newer)
+    for _ in range(6):
+        inbox.dispatch()
+        later(hours=1)
+    take_in(older)
+    inbox.replay(Event.objects.get(id=newer["id"]))
+    receiver.fail = lambda what: False
+    inbox.dispatch()
+    assert receiver.events == [(older["id"], False), (newer["id"], False)]
+
+
 def test_a_replayed_status_change_is_stale(receiver: Receiver) -> None:
     seen: list[tuple[str, bool]] = []
 
