@@ -12,7 +12,11 @@ if TYPE_CHECKING:
         is_elsewhere as is_elsewhere,
         reconcile_balances as reconcile_balances,
     )
-    from payments_integration.reconciliation.commands import poll as poll, run_due as run_due
+    from payments_integration.reconciliation.commands import (
+        poll as poll,
+        polled_from as polled_from,
+        run_due as run_due,
+    )
     from payments_integration.reconciliation.doubles import doubles_of as doubles_of, report_doubles as report_doubles
     from payments_integration.reconciliation.due import (
         process_due as process_due,

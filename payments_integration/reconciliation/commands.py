@@ -6,18 +6,19 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db.models import Min, Q
 from django.utils import timezone
 
 from payments_integration import inbox, projection
 from payments_integration.db.claims import long_ago
 from payments_integration.exceptions import KEY_REFUSED
-from payments_integration.models import Event, EventSource, ReconciliationRun, RunKind
+from payments_integration.models import Event, EventSource, EventState, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
 from payments_integration.reconciliation.retention import prune
-from payments_integration.reconciliation.runs import state_of
+from payments_integration.reconciliation.runs import PASS, state_of
 from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.sync import get_client
@@ -73,6 +74,18 @@ class Poll:
 
     events: list[Event]
     next_since: datetime
+
+
+def polled_from(account: str, since: datetime) -> datetime:
+    """Return where a new listener begins: before ``since`` if an earlier one was interrupted and its events wait.
+
+    Events of a pass that is running, or that the next pass continues, are left to it.
+    """
+    if state_of(account).filter(~PASS.free() | Q(window_from__isnull=False)).exists():
+        return since
+    waiting = Event.objects.filter(account=account, state__in=(EventState.PENDING, EventState.HELD), attempts=0)
+    oldest = waiting.filter(source=EventSource.RECONCILIATION).aggregate(oldest=Min("created_at"))["oldest"]
+    return since if oldest is None else min(since, oldest - OVERLAP)
 
 
 def poll(account: str, *, since: datetime) -> Poll:

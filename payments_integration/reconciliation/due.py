@@ -214,6 +214,9 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(held, row, error=recorded_error(error))
         return False
     except (*INTERRUPTIONS, ImproperlyConfigured):
+        # Otherwise the object's handlers would wait until the claim ends.
+        with suppress(ClaimLost, AnyDatabaseError):
+            held.release()
         raise
     except BaseException as error:
         # The messages are not stored: they may show the object.

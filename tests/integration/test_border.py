@@ -927,6 +927,19 @@ class TestReceiversOfAllRows:
         [left] = DueRefresh.objects.all()
         assert (left.object_id, left.attempts, left.claimed_until) == ("pay_1", 1, None)
 
+    def test_an_object_is_free_when_its_read_is_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its handlers wait for the read, and the next worker may start a second later."""
+
+        def read(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        to_be_read("pay_1")
+        monkeypatch.setattr(due.sync, "read", read)
+        with pytest.raises(KeyboardInterrupt):
+            reconciliation.refresh_due()
+        monkeypatch.setattr(due.sync, "read", lambda *args, **kwargs: None)
+        assert reconciliation.refresh_due() == 1
+
     def test_an_event_that_is_quarantined_does_not_stop_the_others(self) -> None:
         for name in ("pay_1", "pay_2"):
             inbox.receive("default", factories.body(factories.life(name)[0]))

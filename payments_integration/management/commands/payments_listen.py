@@ -56,7 +56,7 @@ class Command(PaymentsCommand):
                     f"No event type that this version knows matches {pattern!r}; the provider may add types. "
                     f"Known: {', '.join(EVENT_TYPES)}."
                 )
-        since = options["since"] or timezone.now() - timedelta(minutes=1)
+        since = reconciliation.polled_from(account, options["since"] or timezone.now() - timedelta(minutes=1))
         try:
             self._listen(account, since, options)
         except BrokenPipeError:

@@ -26,7 +26,7 @@ from django.utils import timezone, translation
 from payments_integration import health, inbox, services
 from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.management.command import PaymentsCommand
-from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
+from payments_integration.models import AccountState, Event, OperationState, ReconciliationRun, WebhookEndpoint
 from payments_integration.reconciliation.commands import Poll
 from payments_integration.sandbox import Fault
 from payments_integration.signals import Reason
@@ -468,6 +468,23 @@ class TestListen:
             output = run("payments_listen")
         assert "The provider did not answer" in output
         assert "Stopped." in output
+
+    @pytest.mark.parametrize("interrupted", ["process", "release"])
+    def test_listen_dispatches_what_an_interrupted_one_has_left(
+        self, sandbox: ProviderSandbox, receiver: Receiver, interrupted: str
+    ) -> None:
+        missed_payment(sandbox)
+        with mock.patch.object(inbox, interrupted, side_effect=KeyboardInterrupt):
+            assert "Stopped." in run("payments_listen")
+        assert Event.objects.exists()
+        assert not receiver.events
+        since = timezone.now() + timedelta(hours=1)
+        AccountState.objects.update(window_from=since)
+        run("payments_listen", "--once", since=since)
+        assert not receiver.events, "they are left to the pass that has this window"
+        AccountState.objects.update(window_from=None)
+        run("payments_listen", "--once", since=since)
+        assert len(receiver.events) == Event.objects.count()
 
     def test_listen_prints_the_types_asked_for_and_receives_all(self, sandbox: ProviderSandbox) -> None:
         missed_payment(sandbox)
