@@ -96,10 +96,11 @@ def check_settings(**options: Any) -> Messages:
 
 
 def _about_celery(accounts: Collection[str]) -> Messages:
-    # Without a project's app Celery uses a default one, which reads its broker from this variable.
-    app = _celery_app()
-    has_broker = app is not None and (app.conf.broker_write_url or app.conf.task_always_eager)
-    if not (has_broker or os.environ.get("CELERY_BROKER_URL")):
+    # A thread publishes wake-ups, with this app. Without a project's app Celery makes one, which reads its broker
+    # from these variables.
+    app = _default_celery_app()
+    has_broker = app is not None and (app.conf.broker_write_url or any(map(app.conf.get, _NAMING_A_BROKER)))
+    if not (has_broker or any(map(os.environ.get, ("CELERY_BROKER_URL", "CELERY_BROKER_WRITE_URL")))):
         yield _warning(
             "W029",
             "No Celery app with a broker is loaded, so wake-ups go to a broker on this machine, not to yours.",
@@ -413,13 +414,25 @@ def _has_receivers() -> bool:
     return False
 
 
+#: Settings of Celery that say where messages go, beside the address.
+_NAMING_A_BROKER = (
+    "broker_transport", "broker_port", "broker_user", "broker_password", "broker_vhost", "task_always_eager",
+)  # fmt: skip
+
+
 def _celery_app() -> Any:
-    """Return the project's Celery app; None if it has none, or has not imported it."""
+    """Return the project's Celery app, of several the last; None if it has none, or has not imported it."""
     # Not imported: a project that uses Celery has made its app by now.
     state: Any = sys.modules.get("celery._state")
     # Not ``current_app``, which makes an app if there is none, and a project's own could then not take its place.
-    app = None if state is None else state._tls.current_app or state.default_app
-    # Celery's default app has no fix-ups. A project's app has the one for Django.
+    app = None if state is None else state._tls.current_app
+    return app if app is not None and app.fixups else _default_celery_app()
+
+
+def _default_celery_app() -> Any:
+    """Return the project's Celery app that threads other than the main one use, of several usually the first."""
+    app: Any = getattr(sys.modules.get("celery._state"), "default_app", None)
+    # An app that Celery makes has no fix-ups. A project's app has the one for Django.
     return app if app is not None and app.fixups else None
 
 
@@ -431,9 +444,15 @@ def _of_celery(name: str) -> Any:
 
 def _unscheduled(accounts: Collection[str]) -> str:
     """Return the accounts without a scheduled process_events, for a message; "" if none."""
-    schedule = _of_celery("beat_schedule") or {}
+    # Beat may run for either of two apps.
+    default = _default_celery_app()
+    schedules = (_of_celery("beat_schedule"), None if default is None else default.conf.beat_schedule)
     # Celery also takes its own objects (celery.beat.ScheduleEntry), which have these as attributes.
-    entries = [entry if isinstance(entry, Mapping) else vars(entry) for entry in schedule.values()]
+    entries = [
+        entry if isinstance(entry, Mapping) else vars(entry)
+        for schedule in schedules
+        for entry in (schedule or {}).values()
+    ]
     scheduled = {
         (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None)
         for entry in entries

@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +43,7 @@ from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, EXPIRES, beat_schedule
 from payments_integration.signals import event_received, status_changed
+from payments_integration.tasks import process_events
 from tests.databases import POSTGRES
 from tests.factories.receivers.models import ReceiverCall
 from tests.unit.payable.payables import Order
@@ -665,7 +667,42 @@ def test_a_celery_app_that_is_not_imported_is_a_warning(
     assert "payments_integration.W029" not in ids(check_settings())
 
 
-def test_the_last_of_two_celery_apps_may_have_the_schedule(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "broker",
+    [
+        {"broker_write_url": "redis://broker"},
+        {"broker_host": "broker"},
+        {"broker_transport": "redis"},
+        {"broker_transport": "sqs", "broker_transport_options": {"region": "sa-east-1"}},
+        {"broker_user": "shop", "broker_password": "secret", "broker_vhost": "shop"},
+    ],
+    ids=str,
+)
+def test_a_celery_app_may_name_its_broker_in_any_way(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, broker: dict[str, Any]
+) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    app = Celery("a project", set_as_current=False)
+    monkeypatch.setattr("celery._state.default_app", app)
+    assert "payments_integration.W029" in ids(check_settings())
+    app.conf.update(broker)
+    assert "payments_integration.W029" not in ids(check_settings())
+
+
+def test_the_broker_is_that_of_the_celery_app_that_publishes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wake-ups are published in a thread, where Celery uses its default app, not the last one that was made."""
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    with_broker = Celery("one", broker="redis://broker", set_as_current=False)
+    without = Celery("other", set_as_current=False)
+    for default, last, warns in ((with_broker, without, False), (without, with_broker, True)):
+        monkeypatch.setattr("celery._state.default_app", default)
+        monkeypatch.setattr("celery._state._tls.current_app", last)
+        assert ("payments_integration.W029" in ids(check_settings())) is warns
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(lambda: process_events.app).result() is default
+
+
+def test_either_of_two_celery_apps_may_have_the_schedule(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
     settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
     first, last = Celery("first", set_as_current=False), Celery("last", set_as_current=False)
@@ -673,6 +710,9 @@ def test_the_last_of_two_celery_apps_may_have_the_schedule(settings: Any, monkey
     monkeypatch.setattr("celery._state.default_app", first)
     assert "payments_integration.W005" in ids(check_settings())
     monkeypatch.setattr("celery._state._tls.current_app", last)
+    assert "payments_integration.W005" not in ids(check_settings())
+    monkeypatch.setattr("celery._state.default_app", last)
+    monkeypatch.setattr("celery._state._tls.current_app", first)
     assert "payments_integration.W005" not in ids(check_settings())
 
 
