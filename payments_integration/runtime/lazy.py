@@ -5,20 +5,23 @@ A process that starts the app, such as ``manage.py migrate``, then loads no flow
 
 from __future__ import annotations
 
-import ast
+import dis
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
+from types import CodeType
 from typing import Any
 
 
 def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, read from its ``if TYPE_CHECKING:`` imports.
 
-    Those imports are the only list of names. Type checkers and import-linter read them as ordinary imports.
+    Those imports are the only list of names. Type checkers and import-linter read them as ordinary imports. They are
+    read from the caller's compiled code, because a deployment may have no sources.
     """
-    homes = _imports(package)
+    # What was imported in earnest is there already.
+    there = vars(sys.modules[package])
+    homes = {name: home for name, home in _imports(sys._getframe(1).f_code).items() if name not in there}
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -36,14 +39,16 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
     return load, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)
 
 
-def _imports(package: str) -> dict[str, tuple[str, str]]:
-    """Return each imported name, with its module and its name there."""
-    tree = ast.parse(Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    return {
-        alias.asname or alias.name: (str(line.module), alias.name)
-        for block in blocks
-        for line in block.body
-        if isinstance(line, ast.ImportFrom)
-        for alias in line.names
-    }
+def _imports(code: CodeType) -> dict[str, tuple[str, str]]:
+    """Return each name that a ``from … import`` binds, with its module and its name there."""
+    found: dict[str, tuple[str, str]] = {}
+    module = original = ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            module = str(step.argval)
+        elif step.opname == "IMPORT_FROM":
+            original = str(step.argval)
+        elif step.opname == "STORE_NAME" and original:
+            found[str(step.argval)] = (module, original)
+            original = ""
+    return found
