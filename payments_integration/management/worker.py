@@ -11,13 +11,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, router
+from django.core.management import CommandError
+from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections, router
 
 from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
@@ -42,6 +43,17 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
 _SLICE = 0.5
 #: The least seconds between two touches of the heartbeat file.
 HEARTBEAT_SECONDS = 5.0
+
+
+def require_two_connections() -> None:
+    """Raise CommandError if the database's pool has one connection. Each of the two threads keeps one."""
+    pool = connections[router.db_for_write(Event)].settings_dict["OPTIONS"].get("pool")
+    # Without a ``max_size`` a pool of psycopg does not grow.
+    if isinstance(pool, Mapping) and (pool.get("max_size") or pool.get("min_size", 2)) < 2:
+        raise CommandError(
+            'OPTIONS["pool"] of the database allows one connection. payments_worker needs two, and a third to wake '
+            "others: raise its max_size."
+        )
 
 
 class Counts(telemetry.Observer):

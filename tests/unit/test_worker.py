@@ -8,16 +8,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError, ProgrammingError
+from django.core.management import CommandError
+from django.db import OperationalError, ProgrammingError, connection
 
 from payments_integration import inbox, reconciliation, services, telemetry, wakeup
 from payments_integration.db import notifications
-from payments_integration.management.worker import Worker, stopped_by_signals
+from payments_integration.management.worker import Worker, require_two_connections, stopped_by_signals
 from payments_integration.models import AccountState, Event, OperationState
 from payments_integration.reconciliation import objects
 from payments_integration.runtime import stopping
@@ -55,6 +57,20 @@ def shop(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     yield shop
     _publisher.flush()
     wakeup.set_hook(previous)
+
+
+@pytest.mark.parametrize(
+    ("pool", "is_enough"),
+    [(True, True), ({}, True), ({"max_size": 2}, True), ({"max_size": 1}, False), ({"min_size": 1}, False)],
+    ids=str,
+)
+def test_a_pool_of_one_connection_is_too_small(
+    monkeypatch: pytest.MonkeyPatch, pool: bool | dict[str, int], is_enough: bool
+) -> None:
+    """The thread with the schedule would wait for the other one's connection, and never reconcile."""
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": pool})
+    with nullcontext() if is_enough else pytest.raises(CommandError, match="max_size"):
+        require_two_connections()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -31,6 +31,7 @@ class Command(PaymentsCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         accounts = chosen_accounts(options["account"])
         require_database()
+        worker.require_two_connections()
         with worker.stopped_by_signals(), worker.logged_to(self.stdout):
             worker.Worker(
                 accounts,
