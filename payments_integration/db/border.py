@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import iscoroutine
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from django.db import Error, connections
@@ -73,8 +74,19 @@ class Callbacks:
             self._interruptions.append(interruption)
         except BaseException as error:  # also CancelledError, and the time-outs of gevent
             extra = dict(self._about)
-            logger.error("A callback after a commit failed: %r", callback, exc_info=error, extra=extra)
+            logger.error("A callback after a commit failed: %s", _name_of(callback), exc_info=error, extra=extra)
             telemetry.happened(telemetry.CallbackFailed(self._about.get("account", ""), error))
+
+
+def _name_of(function: Any) -> str:
+    """Return where the function is. Its repr may show a payer: a ``partial`` its arguments, a method its row."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, MethodType):
+        owner = function.__self__ if isinstance(function.__self__, type) else type(function.__self__)
+        return f"{owner.__module__}.{owner.__qualname__}.{getattr(function.__func__, '__name__', '?')}"
+    named: Any = function if isinstance(function, FunctionType | BuiltinFunctionType | type) else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -385,6 +386,44 @@ def test_a_callback_may_be_a_mock_of_a_function(caplog: pytest.LogCaptureFixture
         inbox.dispatch()
     assert counted() == everything_once(NAMES[0], events=1), caplog.text
     assert callback.call_count == 1
+
+
+class _Mail:
+    """Its repr shows a payer, as the row of an order may."""
+
+    def __repr__(self) -> str:
+        return "<mail to ana@example.com>"
+
+    def send(self, *to: str) -> None:
+        raise ConnectionError("no mail server")
+
+    __call__ = send
+
+
+@pytest.mark.parametrize(
+    ("callback", "name"),
+    [
+        (partial(_Mail.send, _Mail(), "ana@example.com"), "_Mail.send"),
+        (partial(partial(_Mail().send), "ana@example.com"), "_Mail.send"),
+        (_Mail().send, "_Mail.send"),
+        (_Mail(), "_Mail"),
+        (partial(int, "ana@example.com"), "builtins.int"),
+    ],
+)
+def test_the_log_of_a_callback_that_failed_shows_no_payer(
+    callback: Callable[[], object], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Celery's ``delay_on_commit`` is a partial of the task's arguments."""
+
+    def handler(event: Event, **_: Any) -> None:
+        transaction.on_commit(callback)
+
+    with connected(handler):
+        take_in(NAMES[0], events=1)
+        inbox.dispatch()
+    [message] = [record.message for record in caplog.records if "callback" in record.message]
+    assert message.endswith(name)
+    assert "ana@" not in message
 
 
 def _close_in_a_block() -> None:
