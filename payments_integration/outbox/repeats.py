@@ -24,6 +24,7 @@ OTHER_PROJECT = (
     "objects under this one"
 )
 #: From this age on, an operation that the ledger takes for unsent is looked up first.
+#: The key protects a younger one, which was sent with the same API key.
 LOOK_AFTER = timedelta(hours=1)
 
 
@@ -43,7 +44,14 @@ def needs_look_up(operation: Operation) -> bool:
     if operation.may_have_run:
         return False
     # Our clock may have been set back since.
-    return operations.asked_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
+    is_old = abs(timezone.now() - operation.created_at) > LOOK_AFTER
+    return is_old or operations.asked_late(operation) or _was_recorded_elsewhere(operation)
+
+
+def _was_recorded_elsewhere(operation: Operation) -> bool:
+    """Return True after a change of the API key or address: the provider may not know the idempotency key there."""
+    is_configured = operation.account in conf.aliases()
+    return is_configured and operation.sent_to not in ("", conf.fingerprint(operation.account))
 
 
 def has_lost_result(operation: Operation) -> bool:
@@ -88,7 +96,7 @@ def _find_other_project(operation: Operation) -> Verdict | None:
     account = operation.account
     if operation.may_have_run or not operations.of(operation).sends_money_out:
         return None
-    if operation.sent_to in ("", conf.fingerprint(account)):
+    if not _was_recorded_elsewhere(operation):
         return None
     earlier = Operation.objects.filter(
         account=account,

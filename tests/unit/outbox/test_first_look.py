@@ -79,6 +79,21 @@ def test_a_young_operation_is_sent_without_a_look(fake: Fake) -> None:
     assert "list payout" not in fake.reads
 
 
+def test_a_young_operation_of_another_api_key_is_looked_up_first(fake: Fake) -> None:
+    """A backup was restored, and the API key was renewed: the provider may keep the keys of each API key apart."""
+    operation = deferred(age=timedelta(minutes=5))
+    Operation.objects.update(sent_to="elsewhere")
+    made = fake.add(payout(merchant_reference=operation.pk))
+    assert services.resume_operations() == {"done": 1}
+    assert (only_operation().result_id, fake.calls) == (made.id, [])
+
+
+def test_a_young_operation_of_an_account_that_is_gone_can_be_looked_at(fake: Fake) -> None:
+    operation = deferred(age=timedelta(minutes=5))
+    Operation.objects.update(account="gone")
+    assert "mark_happened" not in services.possible_resolutions(Operation.objects.get(pk=operation.pk))
+
+
 def test_a_clock_that_was_set_back_makes_no_operation_young(fake: Fake) -> None:
     operation = deferred(age=-OLD)
     made = fake.add(payout(merchant_reference=operation.pk))

@@ -444,15 +444,22 @@ def test_what_only_the_mirror_shows_is_linked(fake: Fake, mirrored: Any) -> None
 
 
 def test_a_young_call_needs_no_look(fake: Fake) -> None:
-    """The sandbox was not running, so no answer told the time. Or the API key was wrong, and is another one now."""
+    """The sandbox was not running, so no answer told the time."""
     fake.has_answered, fake.read_script = False, [timeout()]
     closed(fake, lambda: services.create_deposit_reference(**DEPOSIT, idempotency_key="k2"))
     assert services.create_deposit_reference(**DEPOSIT, idempotency_key="k2")
     closed(fake)
-    Operation.objects.filter(idempotency_key="k1").update(sent_to="elsewhere")
     assert pay()
     assert not any(read.startswith("list payout") for read in fake.reads)
-    assert Operation.objects.get(idempotency_key="k1").sent_to == conf.fingerprint("default")
+
+
+def test_a_young_call_under_another_api_key_is_looked_up_first(fake: Fake) -> None:
+    """The API key was wrong, and is another one now."""
+    closed(fake)
+    Operation.objects.update(sent_to="elsewhere")
+    assert pay()
+    assert fake.reads.count("list payout") == 1
+    assert only_operation().sent_to == conf.fingerprint("default")
 
 
 def test_a_cancel_needs_no_look(fake: Fake, mirrored: Any) -> None:
