@@ -311,8 +311,8 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
     """Yield the problems of a model's declaration.
 
     E020: an option names something that does not exist. E021: a field, property or method hides a part of ``Payable``
-    (``names``). W020: two rows may have the same reference, in one model or in two. W021: the model has amounts that
-    are not in minor units.
+    (``names``). W020: two rows may have the same reference, in one model or in two, or one row two references. W021:
+    the model has amounts that are not in minor units.
     """
     raw = getattr(settings, conf.NAME, {})
     account = model.payments_account
@@ -368,6 +368,14 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             f"Its references are numbers, as those of {', '.join(others)}: two rows with the same number would share "
             "their payments.",
             hint="Give each model another account, or one of them a text field as its reference, with a prefix.",
+            obj=model,
+            id=f"{ID}.W020",
+        )
+    if others := _with_other_payments(model):
+        yield checks.Warning(
+            f"Its rows are also rows of {', '.join(others)}, with another account or reference: such a row has other "
+            "payments there, and can be paid twice.",
+            hint="Set payments_account, payments_account_field and merchant_reference_field in the parent only.",
             obj=model,
             id=f"{ID}.W020",
         )
@@ -438,6 +446,30 @@ def _with_same_numbers(model: Any) -> list[str]:
         if _may_share_account(model, other):
             found.append(other._meta.label)
     return sorted(found)
+
+
+def _with_other_payments(model: Any) -> list[str]:
+    """Return the labels of models that share rows with this one, as parent, child or proxy, and find other payments.
+
+    Each pair is found once, from the model that comes later in the alphabet.
+    """
+    return sorted(
+        other._meta.label
+        for other in model._meta.apps.get_models()
+        if issubclass(other, Payable)
+        and other._meta.label < model._meta.label
+        and (issubclass(model, other._meta.concrete_model) or issubclass(other, model._meta.concrete_model))
+        and _found_by(other) != _found_by(model)
+    )
+
+
+def _found_by(model: Any) -> tuple[Any, Any]:
+    """Return what finds the payments of a model's rows: the account, or the field with it, and the reference's field.
+
+    The column of a relation has the same values as the field that the relation refers to.
+    """
+    account = model.payments_account_field or (model.payments_account,)
+    return account, prices.target(prices.column(model, model.merchant_reference_field))
 
 
 def _number(model: Any) -> Any:

@@ -993,6 +993,69 @@ def test_a_cached_row_reads_its_totals_anew() -> None:
 
 
 @isolate_apps("tests.factories.receivers")
+def test_models_that_find_other_payments_for_the_same_rows_are_warned_about() -> None:
+    """The ledger has a key per account and reference: an order could be paid through the parent and the child."""
+
+    class Base(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        brand = models.CharField(max_length=9)
+        merchant_reference_field = "id"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Alike(Base):
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    class Linked(Base):
+        merchant_reference_field = "base_ptr_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    found = {model.__name__: found_ids(model) for model in (Alike, Base, Linked)}
+    assert found == {"Alike": [], "Base": [], "Linked": []}
+
+    class OfAccount(Base):
+        payments_account = "second"
+
+        class Meta:
+            app_label = "receivers"
+
+    class OfBrand(Base):
+        payments_account_field = "brand"
+
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    class Renumbered(Base):
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    found = {
+        model.__name__: [str(message.msg) for message in model.check() if "are also" in str(message.msg)]
+        for model in (Alike, Base, Linked, OfAccount, OfBrand, Renumbered)
+    }
+    also = (
+        "Its rows are also rows of {}, with another account or reference: such a row has other payments there, and "
+        "can be paid twice."
+    )
+    assert found == {
+        "Alike": [],
+        "Base": [],
+        "Linked": [],
+        "OfAccount": [also.format("receivers.Alike, receivers.Base")],
+        "OfBrand": [also.format("receivers.Alike, receivers.Base, receivers.Linked, receivers.OfAccount")],
+        "Renumbered": [also.format("receivers.Alike, receivers.Base, receivers.OfBrand")],
+    }
+
+
+@isolate_apps("tests.factories.receivers")
 def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
     class Numbered(Payable):
         merchant_reference_field = "id"
