@@ -69,9 +69,13 @@ class SendingView(ApiView):
         own_key = self.key()
         arguments = {"idempotency_key": own_key, **arguments}
         account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
-        known = Operation.objects.filter(account=account, idempotency_key=arguments["idempotency_key"])
+        known = Operation.objects.filter(idempotency_key=arguments["idempotency_key"])
         # After a temporary refusal, this call sends the request.
-        self.is_replay = any(not operation.has_free_key for operation in known)
+        used = {operation.account for operation in known if not operation.has_free_key}
+        self.is_replay = account in used
+        if arguments["idempotency_key"] == own_key and used - {account}:
+            # Keys are unique per account: sent again with another account, the request would run twice.
+            raise IdempotencyMismatch("the caller used this key in another account; nothing was sent")
         try:
             row = function(*target, actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:

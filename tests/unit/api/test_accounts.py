@@ -258,3 +258,17 @@ def test_the_description_names_no_account(providers: Any, given: Any, boss: Call
     text = boss.get("schema/").content.decode()
     assert "second" not in text.replace("Seconds", "").replace("a second person", "").replace("second person's", "")
     assert staff().get("schema/").content.decode() == text
+
+
+@pytest.mark.promise(5)
+def test_a_key_is_not_used_a_second_time_in_another_account(providers: Any, boss: Caller) -> None:
+    """API_PAYMENT may choose another account when the caller tries again."""
+    body = {**PAYMENT, "merchant_reference": "order-1"}
+    made = boss.post("payments/", body).json()
+    status, refused = answer(boss.post("payments/", {**body, "account": "second"}))
+    assert (status, refused["error"]["code"]) == (409, "idempotency_conflict")
+    assert not providers["second"].project.payments
+    assert boss.post("payments/", body).json()["id"] == made["id"]
+    closed = {"state": "closed", "error": {"status_code": 429, "type": "rate_limit_error", "code": "rate_limited"}}
+    Operation.objects.update(**closed, body=b"{}")
+    assert boss.post("payments/", {**body, "account": "second"}).status_code == 201
