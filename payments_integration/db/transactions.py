@@ -386,6 +386,18 @@ def refuse_hidden_transaction() -> None:
         )
 
 
+def refuse_receiver_outside() -> None:
+    """Raise TransactionRefused if a receiver asks outside its transaction: in ``asyncio.run`` it has another thread.
+
+    The call would be sent even if the receiver's work is rolled back.
+    """
+    if not connections[ledger_database()].in_atomic_block:
+        raise TransactionRefused(
+            "services.defer is called in a handler, but not in its transaction, as in asyncio.run(): it would be sent "
+            "even if the handler's work is rolled back. Call it in the handler itself, or use async_to_sync()."
+        )
+
+
 def refuse_transaction_elsewhere() -> None:
     """Raise TransactionRefused if only another database than the ledger's has a transaction, which may be rolled back.
 

@@ -20,6 +20,7 @@ from payments_integration.db.transactions import (
     in_transaction,
     ledger_database,
     refuse_hidden_transaction,
+    refuse_receiver_outside,
     refuse_transaction_elsewhere,
 )
 from payments_integration.exceptions import (
@@ -85,6 +86,8 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     within = in_transaction()
     if not within:
         refuse_transaction_elsewhere()
+    if is_dispatching():
+        refuse_receiver_outside()
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
     if known is not None and not known.has_free_key:

@@ -508,7 +508,7 @@ def test_the_rows_get_another_alias_and_the_live_key_starts_afresh(filled: Payme
 
 
 def due_payout() -> Operation:
-    with dispatching():  # a handler's call: a worker sends it
+    with transaction.atomic(), dispatching():  # a handler's call: a worker sends it
         return services.defer(services.create_payout, **PAYOUT, merchant_reference="invoice-17")
 
 

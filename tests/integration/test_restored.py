@@ -12,7 +12,7 @@ from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
-from django.db import models
+from django.db import models, transaction
 from django.dispatch import Signal
 
 from payments_integration import inbox, services
@@ -115,7 +115,7 @@ def test_a_day_later_the_key_alone_finds_it(
 def test_a_call_that_was_due_in_the_dump(
     sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller, hours: int
 ) -> None:
-    with dispatching():  # a handler's call: a worker sends it
+    with transaction.atomic(), dispatching():  # a handler's call: a worker sends it
         operation = services.defer(services.create_payout, **KEYED)
     restore = dumped()
     clock.shift(timedelta(minutes=20))
@@ -156,7 +156,7 @@ def test_two_days_later_neither_send_again_nor_approve_pays_twice(
 ) -> None:
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 4_000}}
     boss = User.objects.create(username="boss", is_staff=True, is_superuser=True)
-    with dispatching():
+    with transaction.atomic(), dispatching():
         due = services.defer(services.create_payout, **{**PAYOUT, "amount": 3_000})
     with pytest.raises(ApprovalRequired) as caught:
         services.create_payout(**PAYOUT, actor="ana")

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from kombu import Connection
 
@@ -178,7 +179,7 @@ class Installation:
 
     def payout(self, amount: int = 5_000) -> Operation:
         """A payout that a receiver has asked for: recorded, and sent by the next worker that looks."""
-        with dispatching():
+        with transaction.atomic(), dispatching():
             return services.defer(
                 services.create_payout, amount=amount, currency="CLP", country="CL", method_code="cl_bank_transfer",
                 destination={

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 
 from payments_integration import services
 from payments_integration.exceptions import TransactionRefused
-from payments_integration.models import Operation
+from payments_integration.models import Operation, OperationState
 from payments_integration.signals import dispatching
 from tests.fake_provider import (
     DEPOSIT,
@@ -54,6 +55,22 @@ def test_a_handler_sends_nothing_in_a_thread_without_its_transaction(fake: Fake)
     with pytest.raises(TransactionRefused, match=r"services\.defer"):
         handler()
     assert not fake.calls
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_handler_defers_only_in_its_own_transaction(fake: Fake) -> None:
+    """Deferred in another thread's connection, the payout would be made although the handler is rolled back."""
+
+    async def defer() -> Operation:
+        return await sync_to_async(services.defer)(services.create_payout, **PAYOUT)
+
+    with dispatching():
+        with pytest.raises(TransactionRefused, match=r"asyncio\.run"):
+            asyncio.run(defer())
+        with transaction.atomic():
+            assert async_to_sync(defer)().state == OperationState.DUE
+            transaction.set_rollback(True)
+    assert not Operation.objects.exists()
 
 
 @pytest.mark.parametrize("number", range(len(CALLS)))
