@@ -14,7 +14,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
-from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 #: The parameter for the step, and its values. Only CONFIRM calls the service.
 STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
+
+#: ``check`` needs these fields. It has run if there are errors of no field.
+_CHECKED = {"account", "currency", "amount", NON_FIELD_ERRORS}
 
 NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
 ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
@@ -240,6 +243,12 @@ class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
 
     @abstractmethod
     def confirmation(self, form: Any) -> Confirmation: ...
+
+    def _page(self, form: KeyedForm) -> HttpResponse:
+        # Beside other mistakes too, say at once that the amount is too high.
+        if form.errors and not _CHECKED & form.errors.keys():
+            self.check(form)
+        return super()._page(form)
 
     def obstacle(self) -> str:
         """Return a sentence that says why nothing must be sent; empty if it may be sent."""

@@ -108,12 +108,6 @@ class RefundPage(ConfirmationPage):
             initial["document_number"] = document.get("number") or ""
         return initial
 
-    def _page(self, form: KeyedForm) -> HttpResponse:
-        # Beside other mistakes too, say at once that the amount is too high.
-        if form.errors and not form.non_field_errors() and "amount" in form.cleaned_data:
-            self.check(form)
-        return super()._page(form)
-
     def check(self, form: KeyedForm) -> None:
         amount = form.cleaned_data["amount"]
         try:

@@ -227,7 +227,8 @@ def test_errors_are_shown_at_their_fields(
     response = submit(boss, step, **wrong)
     assert set(response.context["form"].errors) == {field}
     assert len(response.context["form"].errors[field]) == 1
-    assert (service.asked, service.calls) == ([], [])
+    assert bool(service.asked) is (field not in {"account", "currency", "amount"})
+    assert service.calls == []
 
 
 @pytest.mark.parametrize(
@@ -292,6 +293,17 @@ def test_an_insufficient_balance_is_refused_before_anything_is_sent(
     assert "Balance, read just now" in html
     assert 'value="000123"' in html
     assert service.calls == []
+
+
+def test_too_much_is_refused_at_once_beside_other_mistakes(boss: Client, service: Services) -> None:
+    response = submit(boss, "review", amount="2001", holder_name="")
+    assert response.context["form"].errors["amount"] == ["Only CLP\xa02,000 is available."]
+    assert "holder_name" in response.context["form"].errors
+    # Another account or currency has another balance.
+    for wrong in ({"account": "unknown"}, {"currency": ""}):
+        service.asked.clear()
+        submit(boss, "review", amount="2001", **wrong)
+        assert service.asked == []
 
 
 def test_a_debt_is_shown(boss: Client, service: Services) -> None:
