@@ -336,6 +336,18 @@ class MirrorAdmin(ReadOnlyAdmin):
 
     extra_shown = columns.fields("extra", _("further fields"))
 
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        obj = kwargs.get("obj")
+        if obj is not None and (words := display.removed(obj.account)):
+            context["pi_warnings"] = [words]
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
+        # Every button sends something.
+        return () if display.removed(obj.account) else super()._button_tools(request, obj)
+
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         yield from page.events(about(Event, obj).order_by("-created_at", "-pk"), obj.object_id)
         yield from page.changes(about(StatusChange, obj).order_by("-at", "-pk"), obj.object_id)

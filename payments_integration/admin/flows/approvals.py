@@ -56,7 +56,7 @@ def panel(
     if body is None:
         notes.append(_("Its request was erased. It can only be rejected."))
     tools = []
-    if may_approve and not own and body is not None:
+    if may_approve and not own and body is not None and not display.removed(operation.account):
         tools.append(tool(model_admin, request, decisions.APPROVE, operation, fitting))
     if own or may_approve:
         button = decisions.TAKE_BACK if own else decisions.REJECT

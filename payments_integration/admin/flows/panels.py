@@ -104,16 +104,18 @@ def warnings(operation: Operation) -> list[str]:
     """Return what a person must know before an operation is approved, sent again or settled."""
     if operation.state not in OPEN_OPERATION_STATES:
         return []
+    removed = display.removed(operation.account)
+    found = [removed] if removed else []
     since = timezone.now() - WARN_FOR
     state = AccountState.objects.filter(account=operation.account, unknown_operation_at__gte=since).first()
     if state is None:
-        return []
+        return found
     words = _(
         "The provider has an object of the operation %(id)s, which is not in this ledger: a backup was restored, "
         "or another installation uses this account. What is asked for here may have been executed already: look "
         "in the provider's dashboard first."
     )
-    return [words % {"id": state.unknown_operation}]
+    return [*found, words % {"id": state.unknown_operation}]
 
 
 def _decision(

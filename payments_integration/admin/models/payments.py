@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin import AdminSite
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -124,6 +124,9 @@ class PaymentAdmin(MirrorAdmin):
     @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, self.has_refund_permission)
+        if words := display.removed(payment.account):
+            self.message_user(request, words, messages.WARNING)
+            return self.back(request, payment)
         return self.refund_page(request, payment).respond()
 
     def refund_page(self, request: HttpRequest, payment: Payment) -> flows.RefundPage:
@@ -134,7 +137,8 @@ class PaymentAdmin(MirrorAdmin):
         yield from super().sections(page, obj)
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
-        if self.has_refund_permission(request, obj) and rest_after(obj, *figures(obj)) > 0:
+        is_refundable = not display.removed(obj.account) and rest_after(obj, *figures(obj)) > 0
+        if is_refundable and self.has_refund_permission(request, obj):
             url = self.object_url("refund", obj)
             yield Tool(pgettext_lazy("button", "Refund"), url, post=False, weight=Weight.MAIN)
         # Anyone who has the address of that page sees the payer's data.

@@ -24,7 +24,7 @@ from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration import dates, services
+from payments_integration import conf, dates, services
 from payments_integration.admin.shared import masking
 from payments_integration.admin.shared.buttons import may_view
 from payments_integration.enums import Kind
@@ -296,6 +296,14 @@ def page_url(site: AdminSite, model: type[Model], page: str, *keys: object) -> s
         return reverse(name, args=[quote(str(key)) for key in keys], current_app=site.name)
     except NoReverseMatch:
         return ""
+
+
+def removed(account: str) -> str:
+    """Return why nothing can be sent, as a sentence, if the account is no longer in the settings; otherwise ""."""
+    if account in conf.aliases():
+        return ""
+    words = _("The account %(account)s is not configured any more, so nothing can be sent to the provider.")
+    return words % {"account": text(account)}
 
 
 def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfigured) -> str:

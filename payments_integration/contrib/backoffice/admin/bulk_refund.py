@@ -164,6 +164,8 @@ class BulkRefundPage(SendingPage):
             left_out = _("Its status is not succeeded.")
         elif rest <= 0:
             left_out = _("Nothing is left to refund.")
+        elif words := display.removed(payment.account):
+            left_out = words
         return Part(payment, rest, left_out)
 
     # The refunds

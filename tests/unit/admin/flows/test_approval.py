@@ -77,6 +77,13 @@ def form_of(client: Client, operation: Operation, name: str = "approve") -> dict
     return {part.split('name="')[1].split('"')[0]: part.split('value="')[1].split('"')[0] for part in inputs}
 
 
+def test_an_operation_of_a_removed_account_can_only_be_rejected(boss: Client) -> None:
+    operation = waiting(account="gone")
+    assert offered(boss, operation) == {"reject"}
+    html = page(boss, url("operation", "change", operation.pk))
+    assert "The account gone is not configured any more" in html
+
+
 def press(client: Client, operation: Operation, name: str, **form: str) -> list[Any]:
     response = client.post(url("operation", name, operation.pk), form, follow=True)
     assert response.status_code == 200

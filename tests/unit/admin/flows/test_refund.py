@@ -536,10 +536,26 @@ def test_the_refund_link_is_shown_while_something_is_left(boss: Client) -> None:
         assert (url("payment", "refund", row.pk) in html) is offered
 
 
-def test_an_account_that_is_no_longer_configured_is_reported(boss: Client) -> None:
+REMOVED = "The account gone is not configured any more, so nothing can be sent to the provider."
+
+
+def test_rows_of_a_removed_account_offer_nothing_and_say_why(boss: Client) -> None:
+    paid, failed = rows.payment(account="gone"), rows.payment(account="gone", status="failed")
+    open_rows = (rows.payment(account="gone", status="requires_action"), rows.payout(account="gone", status="created"))
+    refund = rows.refund(payment=paid, account="gone", status="failed", amount=1)
+    for row in (paid, failed, *open_rows, refund):
+        html = page(boss, url(row.kind, "change", row.pk))
+        assert REMOVED in html
+        for name in ("refund", "cancel", "refresh"):
+            assert f"{row.pk}/{name}/" not in html.replace(paid.pk, row.pk), (row, name)
+
+
+def test_a_removed_account_has_no_form_of_a_refund(boss: Client) -> None:
     row = rows.payment(account="gone")
-    html = submit(boss, row, amount="1").content.decode()
-    assert "no account" in html
+    for response in (boss.get(url("payment", "refund", row.pk), follow=True), submit(boss, row, amount="1")):
+        shown = response if response.status_code == 200 else boss.get(response.headers["Location"])
+        assert REMOVED in shown.content.decode()
+        assert 'id="refund_form"' not in shown.content.decode()
     assert not Operation.objects.exists()
 
 

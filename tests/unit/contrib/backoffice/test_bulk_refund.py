@@ -76,7 +76,8 @@ def test_the_summary_shows_which_payments_are_included(boss: Client, service: Se
     cash = rows.payment(method_family="cash")
     gone = rows.payment(refunded_amount=1050)
     taken = rows.payment(status="chargeback")
-    html = summary(boss, full, part, pesos, cash, gone, taken)
+    removed = rows.payment(account="removed")
+    html = summary(boss, full, part, pesos, cash, gone, taken, removed)
     # The newest first.
     assert VALUES.findall(html) == [f"{pesos.pk}:1000000", f"{part.pk}:750", f"{full.pk}:1050"]
     assert "USD\xa018.00" in html
@@ -85,7 +86,12 @@ def test_the_summary_shows_which_payments_are_included(boss: Client, service: Se
     assert "<td>Webpay card</td>" in html.replace('<td data-label="Method">', "<td>")
     assert "Nothing has been sent yet." in html
     left_out = html.split("Not included</h2>")[1]
-    for row, words in ((cash, "Not paid by card"), (gone, "Nothing is left"), (taken, "not succeeded")):
+    for row, words in (
+        (cash, "Not paid by card"),
+        (gone, "Nothing is left"),
+        (taken, "not succeeded"),
+        (removed, "The account removed is not configured any more"),
+    ):
         assert words in left_out.split(row.pk)[-1].split("</tr>")[0]
     assert service.calls == []
 

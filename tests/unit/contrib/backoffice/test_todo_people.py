@@ -124,6 +124,14 @@ def test_orders_are_shown_to_people_who_may_view_them() -> None:
     assert seen_by("view_refund", "view_order") == []
 
 
+def test_open_operations_of_a_removed_account_are_named() -> None:
+    for state in (OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL, OperationState.DONE):
+        rows.operation(account="gone", state=state)
+    named = f'2</span> <a href="{url("operation", "changelist")}?account=gone">open operations of the account gone'
+    for name, rights, sees in (("ana", VIEW, True), ("eva", ("view_payment",), False)):
+        assert (named in page(browser(user(name, *rights)), TODO)) is sees
+
+
 def test_technical_problems_are_for_people_who_see_the_technical_state() -> None:
     rows.event(state=EventState.PARKED, attempts=6)
     support = browser(user("sofia", *VIEW, "view_event", "view_statuschange"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +17,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf
@@ -34,6 +34,7 @@ from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
 from payments_integration.models import (
     MIRRORS,
+    OPEN_OPERATION_STATES,
     Operation,
     Payment,
     Payout,
@@ -136,7 +137,22 @@ class TodoPage:
         if not self.mine.account or self.view != View.OPEN:
             return []
         health = statistics.gather(self.mine.account, ["health"]).health
-        return problems(self.mine, health) if health is not None else []
+        return [*self._removed(), *(problems(self.mine, health) if health is not None else [])]
+
+    def _removed(self) -> Iterator[Tile]:
+        """Yield the open operations of each account that is no longer in the settings. No list to choose has them."""
+        if not self.mine.sees(Operation):
+            return
+        rows = Operation.objects.filter(state__in=OPEN_OPERATION_STATES).exclude(account__in=conf.aliases())
+        accounts = Counter(rows.order_by().values_list("account", flat=True)[: todo.SHOWN])
+        for account, count in sorted(accounts.items()):
+            words = ngettext(
+                "open operation of the account %(account)s, which is not configured any more",
+                "open operations of the account %(account)s, which is not configured any more",
+                count,
+            )
+            list_url = f"{display.list_url(self.site, Operation)}?{urlencode({'account': account})}"
+            yield Tile(words % {"account": display.text(account)}, count, "", list_url)
 
     def _payments(self) -> Any:
         """Return the ModelAdmin that renders the page, so that it looks like a page of the core's app."""

@@ -73,7 +73,7 @@ class RefundSectionsAdmin(SectionsAdmin, refunds.RefundAdmin):
         if payment is None or obj.status not in VOID_REFUND_STATUSES or _rest(obj) <= 0:
             return
         url = display.page_url(self.admin_site, Payment, "refund", payment.pk)
-        if url and may(request, "refund_payment", payment):
+        if url and may(request, "refund_payment", payment) and not display.removed(payment.account):
             again = f"{url}?{urlencode({AGAIN: obj.pk})}"
             yield Tool(_("Refund again"), again, post=False, weight=Weight.MAIN)
 
