@@ -40,16 +40,21 @@ ID = "payments_integration"
 MIN_KEY = 32
 
 Messages = Iterator[checks.CheckMessage]
+Check = Callable[..., list[checks.CheckMessage]]
 
 
-def _listed(check: Callable[..., Messages]) -> Callable[..., list[checks.CheckMessage]]:
-    """Let a check yield its messages. Django calls each check with the same options."""
+def _registered(tag: str, **options: bool) -> Callable[[Callable[..., Messages]], Check]:
+    """Register a check that yields its messages. Django calls each check with the same options."""
 
-    @wraps(check)
-    def listed(app_configs: Any = None, **options: Any) -> list[checks.CheckMessage]:
-        return list(check(**options))
+    def register(check: Callable[..., Messages]) -> Check:
+        @checks.register(tag, **options)
+        @wraps(check)
+        def listed(app_configs: Any = None, **options: Any) -> list[checks.CheckMessage]:
+            return list(check(**options))
 
-    return listed
+        return listed
+
+    return register
 
 
 def _error(number: str, message: str, *, hint: str) -> checks.Error:
@@ -65,7 +70,7 @@ def _settings_are_wrong() -> bool:
     return any(conf.problems(getattr(settings, conf.NAME, {})))
 
 
-@_listed
+@_registered(checks.Tags.compatibility)
 def check_settings(**options: Any) -> Messages:
     """Check the app's setting (E001 to E013 as ``conf.problems``), and the settings that it needs to work."""
     raw = getattr(settings, conf.NAME, {})
@@ -172,7 +177,7 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
         )
 
 
-@_listed
+@_registered(checks.Tags.compatibility)
 def check_database(**options: Any) -> Messages:
     """Check the database's options, and the libraries between it and the app."""
     alias = router.db_for_write(Event)
@@ -241,7 +246,7 @@ def _is_in_cachalot(model: type[Model]) -> bool:
     )
 
 
-@_listed
+@_registered(checks.Tags.urls)
 def check_webhook_urls(**options: Any) -> Messages:
     """Check that deliveries reach the webhook view."""
     if not getattr(settings, "ROOT_URLCONF", None):
@@ -271,7 +276,7 @@ def check_webhook_urls(**options: Any) -> Messages:
         return  # one include has both URLs
 
 
-@_listed
+@_registered(checks.Tags.security)
 def check_api(**options: Any) -> Messages:
     """Check what the options name, and who may use the REST API from where."""
     if _settings_are_wrong():
@@ -347,7 +352,7 @@ def _unusable(path: str, method: str) -> str:
 _HANDLERS = ("payment_handlers", "payments_handlers")
 
 
-@_listed
+@_registered(checks.Tags.compatibility)
 def check_handlers(**options: Any) -> Messages:
     """Check that the project's handlers and receivers are called, and can be."""
     for mirror in MIRRORS.values():
@@ -388,7 +393,7 @@ def check_handlers(**options: Any) -> Messages:
                 )
 
 
-@_listed
+@_registered(checks.Tags.compatibility)
 def check_orders(**options: Any) -> Messages:
     """W031: a project has orders, and no handler learns that they are paid."""
     # Imported here: every process imports this module.
@@ -483,7 +488,7 @@ def _cut_short() -> list[str]:
     return [task for task, needed in LIMITS.items() if any(0 < (each.get(task) or needed) < needed for each in limits)]
 
 
-@_listed
+@_registered(checks.Tags.security, deploy=True)
 def check_deployment(**options: Any) -> Messages:
     """With ``check --deploy``. W003: a redirect loses deliveries. W004: only SECRET_KEY protects webhook secrets.
     W007: the checkout pages cannot be shown, or draw no codes. W011 to W013: a test key, the address of this
@@ -554,7 +559,7 @@ def _for_development(current: conf.Settings) -> Messages:
 _PROBE = "probe of payments_integration"
 
 
-@_listed
+@_registered(checks.Tags.security, deploy=True)
 def check_sentry(**options: Any) -> Messages:
     """With ``check --deploy``. W030: Sentry is active, and would be sent payers' data and secrets."""
     # Not imported: a project that uses Sentry has initialised it in its settings.
@@ -593,7 +598,7 @@ def _removes_data(name: str, function: Any) -> bool:
         return False
 
 
-@_listed
+@_registered(checks.Tags.database)
 def check_keys(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. E010: no key can read a stored webhook secret."""
     if _settings_are_wrong() or not _may_read(WebhookEndpoint, databases):
@@ -610,7 +615,7 @@ def check_keys(databases: Collection[str] | None = None, **options: Any) -> Mess
         )
 
 
-@_listed
+@_registered(checks.Tags.database, deploy=True)
 def check_endpoints(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --deploy --database``. W025: an account has neither a webhook endpoint nor a secret."""
     if _settings_are_wrong() or not _may_read(WebhookEndpoint, databases):
@@ -637,7 +642,7 @@ def _may_read(model: type[Model], databases: Collection[str] | None) -> bool:
     return model._meta.db_table in connections[using].introspection.table_names()
 
 
-@_listed
+@_registered(checks.Tags.database)
 def check_storage(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. Check that the server stores everything, and shows what it has stored."""
     using = router.db_for_write(Event)
@@ -683,7 +688,7 @@ def _may_be_behind(using: str) -> bool:
     return found.get("wsrep_on") == "ON" and not int(found["wsrep_sync_wait"]) & 1
 
 
-@_listed
+@_registered(checks.Tags.database)
 def check_accounts(databases: Collection[str] | None = None, **options: Any) -> Messages:
     """With ``check --database``. Check that the setting has the accounts, and the keys, that filled the mirror."""
     if _settings_are_wrong() or not _may_read(AccountState, databases):
