@@ -26,9 +26,9 @@ from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.claiming import DONE, NAMELESS, Page, name_next, naming, release_others, unname_all
 from payments_integration.inbox.finding import CLAIM
-from payments_integration.inbox.loading import Item, Work, ids_of, key_column
+from payments_integration.inbox.loading import Item, Work, ids_of
 from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange, of_objects
-from payments_integration.projection import own_time
+from payments_integration.projection import id_field, own_time
 from payments_integration.signals import dispatching, event_received, status_changed
 
 #: libpq's PQTRANS_IDLE and PQTRANS_INERROR.
@@ -193,7 +193,7 @@ def _lock_sql(
     quote = connection.ops.quote_name
     is_as_seen = "NULL"
     if kind:
-        mirror, key = quote(MIRRORS[kind]._meta.db_table), quote(key_column(kind))
+        mirror, key = quote(MIRRORS[kind]._meta.db_table), quote(id_field(kind))
         seen = "m.version = %s AND (m.erased_at IS NOT NULL) = %s"
         is_as_seen = f"(SELECT {seen} FROM {mirror} m WHERE m.account = %s AND m.{key} = %s)"  # noqa: S608  (names of ours)
     check = (

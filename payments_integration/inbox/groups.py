@@ -33,8 +33,9 @@ from payments_integration.inbox.calling import (
     send,
 )
 from payments_integration.inbox.claiming import DONE, MOST_IN_GROUP, Page, naming, release_others
-from payments_integration.inbox.loading import Item, Work, ids_of, key_column
+from payments_integration.inbox.loading import Item, Work, ids_of
 from payments_integration.models import MIRRORS, Event, ObjectDispatch
+from payments_integration.projection import id_field
 
 #: A group ends after this many seconds, or at ``Page.most_in_group`` items.
 MOST_SECONDS = 0.02
@@ -209,6 +210,6 @@ def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, st
     version = is_erased = "NULL"
     if model := MIRRORS.get(kind):
         mirror = f"FROM {quote(model._meta.db_table)} m"
-        row = f"{mirror} WHERE m.account = d.account AND m.{quote(key_column(kind))} = d.object_id"
+        row = f"{mirror} WHERE m.account = d.account AND m.{quote(id_field(kind))} = d.object_id"
         version, is_erased = f"(SELECT m.version {row})", f"(SELECT m.erased_at IS NOT NULL {row})"
     return lock, f"d.id, {is_overtaken}, {version}, {is_erased}, {transaction_id}"

@@ -15,7 +15,7 @@ from django.db.models import F, Max, Min, OuterRef, Q, QuerySet
 from payments_integration import conf
 from payments_integration.db import statements
 from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange, of_objects
-from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset
+from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset, id_field
 
 #: Later items of the object wait for these events: another worker may be applying a pending one, and a later batch may
 #: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
@@ -82,11 +82,6 @@ def ids_of(item: Item) -> dict[str, str]:
     return extra
 
 
-def key_column(kind: str) -> str:
-    """Return the column of a mirror that an item's ``object_id`` names."""
-    return "currency" if kind == "balance" else "id"
-
-
 def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     """Load the objects that have items to dispatch. Returns them, and True if these are all of their items."""
     works = {row.object_key: Work(row) for row in rows}
@@ -139,7 +134,7 @@ def _applied(model: Any, of_them: Q) -> QuerySet[Any]:
 def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
     for kind, model in MIRRORS.items():
         ids = [key[2] for key in works if key[1] == kind]
-        column, names = key_column(kind), statements.columns(model)
+        column, names = id_field(kind), statements.columns(model)
         account_at, key_at, version_at, erased_at = map(names.index, ("account", column, "version", "erased_at"))
         for values in statements.rows_in(model, {column: ids}, using) if ids else ():
             work = works.get((values[account_at], kind, values[key_at]))

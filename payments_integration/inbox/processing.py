@@ -255,8 +255,8 @@ def _apply(events: list[Event]) -> tuple[set[str], set[str]]:
 
 def _erased(foreign: list[Event]) -> set[str]:
     """Return the ids of events about unmirrored objects whose personal data was erased."""
-    keys = erased((event.account, event.object_kind, event.object_id) for event in foreign)
-    return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
+    keys = erased(event.object_key for event in foreign)
+    return {event.id for event in foreign if event.object_key in keys}
 
 
 def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> None:

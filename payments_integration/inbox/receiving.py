@@ -26,7 +26,7 @@ from payments_integration.db.refusals import condemns, described
 from payments_integration.db.transactions import deleted, first_run, insert_and_commit, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
-from payments_integration.projection import storable
+from payments_integration.projection import object_id_of, storable
 from payments_integration.signals import Reason
 
 #: Ids of quarantined bodies begin with this.
@@ -149,11 +149,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
         resource = schemas.event_resource(event)
     except schemas.WireError as error:
         return quarantined(account, body, source=source, reason=str(error))
-    if resource is None:
-        kind, object_id = _foreign_identity(event)
-    else:
-        kind = resource.object
-        object_id = resource.currency if isinstance(resource, schemas.Balance) else resource.id
+    kind, object_id = (resource.object, object_id_of(resource)) if resource else _foreign_identity(event)
     return new_event(
         id=event.id,
         account=account,

@@ -61,5 +61,7 @@ from payments_integration.projection.rows import (
     differences as differences,
     erase_row as erase_row,
     erased as erased,
+    id_field as id_field,
+    object_id_of as object_id_of,
     storable as storable,
 )

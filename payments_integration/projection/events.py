@@ -112,7 +112,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
         reason = _apply(item, event, resource, facts.now_at[event.account])
         if item.row is not None and item.row.erased_at:
             applied.erased.add(event.id)
-        key = (event.account, event.object_kind, event.object_id)
+        key = event.object_key
         if reason:
             refreshes[key] = reason
         if item.last_event is event:
@@ -180,7 +180,7 @@ def _note_erased(new: list[tuple[Event, Any]], objects: dict[rows.RowKey, _Objec
         [(event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere], known
     )
     for event, _ in new if erased else ():
-        if (event.account, event.object_kind, event.object_id) in erased:
+        if event.object_key in erased:
             objects[_key(event)].is_erased = True
 
 

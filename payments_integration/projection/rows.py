@@ -243,7 +243,7 @@ def read_facts(events: Iterable[Event], mirrored: Iterable[RowKey], erasing: Col
     parts += [
         MIRRORS[kind]
         ._default_manager.filter(**{f"{name}__in": of for name, of in identity(MIRRORS[kind], wanted).items()})
-        .values_list("account", Value(kind, CharField()), _id_field(kind), no_text, nothing, nothing, nothing)
+        .values_list("account", Value(kind, CharField()), id_field(kind), no_text, nothing, nothing, nothing)
         for kind, wanted in sorted(by_kind.items())
     ]
     if erasing:
@@ -278,10 +278,11 @@ def scope(kind: str, account: str) -> str:
 def identity(model: type[Any], keys: Collection[RowKey]) -> dict[str, set[str]]:
     """Return the columns of these rows, with their values. Other balances of the accounts may have them too."""
     scopes = {"account": {key[1] for key in keys}} if model is Balance else {}
-    return {**scopes, _id_field(model.kind): {key[2] for key in keys}}
+    return {**scopes, id_field(model.kind): {key[2] for key in keys}}
 
 
-def _id_field(kind: str) -> str:
+def id_field(kind: str) -> str:
+    """Return the column of a mirror that an event's ``object_id`` names."""
     return "currency" if kind == Kind.BALANCE else "id"
 
 
