@@ -12,6 +12,8 @@ A token cannot be guessed, but it is not encrypted: anyone who has it can read t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.core import signing
@@ -102,10 +104,6 @@ def receipt_path(token: str) -> str:
         return ""
 
 
-class InvalidToken(Http404):
-    """The token was not signed by this site, or is too old. Django answers 404."""
-
-
 class Subject(NamedTuple):
     """The subject of a page: one payment, or all attempts to pay for one reference."""
 
@@ -121,11 +119,8 @@ def status_token(subject: Subject) -> str:
 
 
 def read_status_token(token: str, *, max_age: int) -> Subject:
-    """Return the subject of a token that is at most ``max_age`` seconds old. Raises InvalidToken."""
-    try:
-        return _subject(signing.loads(token, salt=_STATUS_SALT, max_age=max_age))
-    except (signing.BadSignature, ValueError, TypeError):
-        raise InvalidToken from None
+    """Return the subject of a token that is at most ``max_age`` seconds old. Raises Http404."""
+    return _read(token, partial(signing.loads, salt=_STATUS_SALT, max_age=max_age))
 
 
 def return_token(subject: Subject) -> str:
@@ -133,11 +128,8 @@ def return_token(subject: Subject) -> str:
 
 
 def read_return_token(token: str) -> Subject:
-    """Return the subject of a token. Raises InvalidToken."""
-    try:
-        return _subject(signing.Signer(salt=_RETURN_SALT).unsign_object(token))
-    except (signing.BadSignature, ValueError, TypeError):
-        raise InvalidToken from None
+    """Return the subject of a token. Raises Http404."""
+    return _read(token, signing.Signer(salt=_RETURN_SALT).unsign_object)
 
 
 def path(url_name: str, token: str) -> str:
@@ -172,7 +164,11 @@ def _content(subject: Subject) -> list[str]:
     return [*content, subject.pay_again_url] if subject.pay_again_url else content
 
 
-def _subject(content: Any) -> Subject:
-    account, payment_id, merchant_reference, *further = content
-    (pay_again_url,) = further or [""]
+def _read(token: str, unsigned: Callable[[str], Any]) -> Subject:
+    """Return the subject. Raises Http404 if this site did not sign the token, or it is too old."""
+    try:
+        account, payment_id, merchant_reference, *further = unsigned(token)
+        (pay_again_url,) = further or [""]
+    except (signing.BadSignature, ValueError, TypeError):
+        raise Http404 from None
     return Subject(account, payment_id, merchant_reference, pay_again_url)
