@@ -43,7 +43,7 @@ _NOT_OF_ACCOUNTS = {
     Reason.REMOVED_ACCOUNT,
 }
 
-#: Every family with its labels, which docs/monitoring.md lists, and its description (# HELP).
+#: Every family with its labels and its description (# HELP).
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     UP: (
         (),
