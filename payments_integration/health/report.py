@@ -1,4 +1,4 @@
-"""The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/operate.md).
+"""The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/api/health.md).
 
 Ages are in seconds; None if there is nothing to measure. Counts stop at 10,000.
 """
