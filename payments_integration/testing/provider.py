@@ -22,6 +22,8 @@ API_KEY = "sk_test_sandbox"
 WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (a test's provider)
 #: The host in the endpoint's URL. Django's test client carries the deliveries to the webhook view.
 MERCHANT = "https://testserver"
+#: Answers of a middleware, such as one that asks for a login, or of another route.
+NOT_OF_THE_VIEW = frozenset({301, 302, 307, 308, 401, 403, 404})
 
 
 class ProviderSandbox:
@@ -58,6 +60,7 @@ class ProviderSandbox:
         self._settings = settings
         self._server = SandboxServer(self.engine, deliver=False)
         self._override: override_settings | None = None
+        self._unanswered: list[str] = []
 
     @property
     def url(self) -> str:
@@ -71,13 +74,22 @@ class ProviderSandbox:
 
     def deliver(self) -> int:
         """Post every delivery that is due. Returns the number of attempts."""
-        return self.engine.deliver_due()
+        return self._deliver()
 
     def settle(self) -> None:
         """Deliver and process until nothing is due."""
-        while self.deliver():
+        while self._deliver():
             reconciliation.process_due(self.account)
         reconciliation.process_due(self.account)
+
+    def _deliver(self) -> int:
+        attempts = self.engine.deliver_due()
+        # Here, and not in _post: to the engine an exception is a failed delivery, also that of ``-W error``.
+        unanswered, self._unanswered = self._unanswered, []
+        for problem in dict.fromkeys(unanswered):
+            # Otherwise only an assertion about the payment would fail.
+            warnings.warn(problem, stacklevel=3)
+        return attempts
 
     def __enter__(self) -> ProviderSandbox:
         self._server.start()
@@ -124,14 +136,18 @@ class ProviderSandbox:
 
     def _post(self, url: str, headers: dict[str, str], body: bytes) -> int:
         path = without_script_prefix(urlsplit(url).path)
-        response = Client().post(
-            path,
-            data=body,
-            content_type="application/json",
-            headers={"Service-Signature": headers["Service-Signature"]},
-            secure=True,
-        )
-        if response.status_code in (301, 302, 404):
-            # Otherwise only an assertion about the payment would fail.
-            warnings.warn(f"No webhook view answered at {path}: HTTP {response.status_code}.", stacklevel=2)
+        try:
+            response = Client().post(
+                path,
+                data=body,
+                content_type="application/json",
+                headers={"Service-Signature": headers["Service-Signature"]},
+                secure=True,
+            )
+        except Exception as error:
+            self._unanswered.append(f"No webhook view answered at {path}: {type(error).__name__}: {error}")
+            raise
+        if response.status_code in NOT_OF_THE_VIEW:
+            to = f" to {response.headers['Location']}" if response.has_header("Location") else ""
+            self._unanswered.append(f"No webhook view answered at {path}: HTTP {response.status_code}{to}.")
         return response.status_code

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
 from django.conf.urls.i18n import i18n_patterns
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
 from django.test import Client, TestCase
 from django.urls import clear_script_prefix, include, path, set_script_prefix
 
@@ -154,6 +157,32 @@ def test_a_delivery_that_no_view_answers_is_a_warning(settings: Any) -> None:
         settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": []})
         with pytest.warns(UserWarning, match=r"No webhook view answered at /payments/webhook/default/: HTTP 404"):
             sandbox.deliver()
+
+
+def asking_for_a_login(_: Any) -> Callable[[HttpRequest], HttpResponse]:
+    return lambda request: redirect_to_login(request.path, "/login/")
+
+
+def without_a_tenant(_: Any) -> Callable[[HttpRequest], HttpResponse]:
+    def refuse(request: HttpRequest) -> HttpResponse:
+        raise LookupError(request.get_host())
+
+    return refuse
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("middleware", "shown"),
+    [("asking_for_a_login", r"HTTP 302 to /login/\?next="), ("without_a_tenant", "LookupError: testserver")],
+)
+def test_a_middleware_that_stops_deliveries_is_named_also_where_warnings_are_errors(
+    settings: Any, middleware: str, shown: str
+) -> None:
+    settings.MIDDLEWARE = [f"{__name__}.{middleware}"]
+    with ProviderSandbox(settings=settings) as sandbox:
+        services.create_payment(amount=5_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        with pytest.raises(UserWarning, match=f"No webhook view answered at /payments/webhook/default/: {shown}"):
+            sandbox.settle()
 
 
 def test_a_sandbox_is_for_one_test() -> None:
