@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -82,12 +82,12 @@ class SynchronousSignal(Signal):
         return responses
 
     def send_robust(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
-        """Send as Django does, but end what a receiver leaves open before the next one, and log nothing."""
+        """Send as Django does, but end what a receiver leaves open or active before the next one, and log nothing."""
         responses: list[tuple[Callable[..., Any], Any]] = []
         for receiver in self._live_receivers(sender)[0]:
             try:
                 with closed_blocks():
-                    response = receiver(signal=self, sender=sender, **named)
+                    response = copy_context().run(partial(receiver, signal=self, sender=sender, **named))
                     _refuse_unrun(receiver, response)
                 responses.append((receiver, response))
             except INTERRUPTIONS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutine
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -68,7 +69,7 @@ class Callbacks:
     def _call(self, callback: Callable[[], Any]) -> None:
         try:
             with closed_blocks():
-                result = callback()
+                result = copy_context().run(callback)
             refuse_coroutine(result)
         except INTERRUPTIONS as interruption:
             self._interruptions.append(interruption)

@@ -7,6 +7,7 @@ still waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import copy_context
 from copy import copy
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -102,7 +103,11 @@ def call_receivers(page: Page, work: Work) -> None:
             raise lost_by_receiver(error, item) from error
 
     try:
-        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
+        # In a context of its own: a receiver may activate a customer's language or time zone, which its callbacks
+        # may still need, and the next item's receivers must not get.
+        copy_context().run(
+            partial(repeatable, call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
+        )
     except AnyDatabaseError as error:
         if failure is not None:
             # The receiver broke the connection, so the rollback failed as well.

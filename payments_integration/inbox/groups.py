@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from contextvars import copy_context
+from functools import lru_cache, partial
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -86,7 +87,7 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
                 break
             registered = Callbacks(connection, ids_of(item))
             try:
-                _call(work, item, connection, is_stale=is_stale)
+                copy_context().run(partial(_call, work, item, connection, is_stale=is_stale))
             except BaseException as error:
                 failure = GroupFailed(work, item)
                 raise failure from error

@@ -18,7 +18,7 @@ from django.db import DatabaseError, Error, OperationalError, connection, connec
 from django.db.models.signals import post_delete, post_save
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase
-from django.utils import timezone
+from django.utils import timezone, translation
 from django.utils.connection import ConnectionDoesNotExist
 
 from payments_integration import inbox, reconciliation, services, signals, telemetry
@@ -42,7 +42,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.reconciliation import due
-from payments_integration.signals import SynchronousSignal, event_received, status_changed
+from payments_integration.signals import Reason, SynchronousSignal, event_received, status_changed
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.databases import DRIVER, LEVELS, MARIADB, POSTGRES, SQLITE, at_once, set_level
@@ -355,6 +355,51 @@ def test_callbacks_that_fail_cost_no_other_object_anything(error: BaseException)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
     assert sorted(after) == sorted(everything_once(*NAMES)), "the callbacks after the one that failed are called"
     assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
+
+
+def test_what_a_handler_activates_is_its_own_and_its_callbacks(grouped: bool) -> None:  # noqa: F811
+    """The next customer's mail would be in this one's language, and on another day in this one's time zone."""
+    seen: list[tuple[str, str | None, str]] = []
+
+    def active() -> tuple[str | None, str]:
+        return translation.get_language(), timezone.get_current_timezone_name()  # noqa: TID251  (as handlers do)
+
+    def note(what: str) -> None:
+        seen.append((what, *active()))
+
+    def activate(zone: str, language: str) -> None:
+        timezone.activate(zone)
+        translation.activate(language)
+
+    def handler(event: Event, **_: Any) -> None:
+        note("handler")
+        if not grouped:
+            transaction.on_commit(lambda: note("callback"))
+        transaction.on_commit(partial(activate, "Asia/Tokyo", "ja"))
+        activate("America/Sao_Paulo", "pt-br")
+
+    usual = active()
+    with connected(handler):
+        take_in(*NAMES[:2], events=2)
+        inbox.dispatch()
+    note("end")
+    of_callbacks = [] if grouped else [("callback", "pt-br", "America/Sao_Paulo")]
+    assert seen == [("handler", *usual), *of_callbacks] * 4 + [("end", *usual)]
+
+
+def test_what_a_receiver_of_attention_activates_is_its_own(attentions: list[dict[str, Any]]) -> None:
+    usual = translation.get_language()
+
+    def handler(**_: Any) -> None:
+        translation.activate("ja")
+
+    signals.attention.connect(handler)
+    try:
+        call_attention(Event(account="default"), Reason.ENDPOINT, "gone")
+    finally:
+        signals.attention.disconnect(handler)
+    assert attentions
+    assert translation.get_language() == usual
 
 
 @pytest.mark.case(120)
