@@ -13,11 +13,13 @@ from functools import reduce
 from operator import and_, or_
 
 from django.db import router
-from django.db.models import IntegerField, Q, QuerySet, Value
+from django.db.models import F, IntegerField, Q, QuerySet, Value
 
 from payments_integration.contrib.backoffice.models import SearchTerm
-from payments_integration.contrib.backoffice.terms import matches, readings, separators
+from payments_integration.contrib.backoffice.terms import matches, readings, separators, without_amounts
 from payments_integration.db import statements
+from payments_integration.enums import Kind
+from payments_integration.models import Refund
 
 #: The most objects of a kind that a search finds.
 MAX_OBJECTS = 500
@@ -41,9 +43,9 @@ class Matches:
     is_cut: bool = False
 
 
-def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
+def find(text: str, kinds: Iterable[str], *, personal: bool, amounts: bool = True) -> Matches:
     """Return the objects of these kinds that match a typed text. If ``personal``, personal terms match too."""
-    meant = readings(text)
+    meant = readings(text) if amounts else without_amounts(readings(text))
     words = {word for reading in meant for word in _looked_up(reading)}
     beginnings = sorted({beginning for word in words for beginning in word})
     if not beginnings:
@@ -75,6 +77,20 @@ def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
         if any(matches(reading, known) for reading in meant):
             found.add(key)
     return _grouped(found, is_cut=is_cut)
+
+
+def refunds_of(text: str, *, personal: bool) -> tuple[list[str], bool]:
+    """Return the ids of the refunds whose payment matches, by anything but its amount, and True if there may be more.
+
+    A refund has no terms of its payer: its payment may arrive later, and may be erased.
+    """
+    found = find(text, [Kind.PAYMENT], personal=personal, amounts=False)
+    payments = found.ids.get(Kind.PAYMENT)
+    if not payments:
+        return [], found.is_cut
+    of_payments = Refund.objects.filter(payment_id__in=payments, payment__account=F("account")).order_by()
+    refunds = list(of_payments.values_list("pk", flat=True)[: MAX_OBJECTS + 1])
+    return refunds[:MAX_OBJECTS], found.is_cut or len(refunds) > MAX_OBJECTS
 
 
 def example() -> str:

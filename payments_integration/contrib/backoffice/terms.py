@@ -72,6 +72,12 @@ def readings(text: str) -> list[Reading]:
     return list(dict.fromkeys(reading for reading in found if reading))
 
 
+def without_amounts(meant: Iterable[Reading]) -> list[Reading]:
+    """Return the meanings in which no word is an amount."""
+    texts = (tuple(tuple(term for term in word if not term.startswith(_AMOUNT)) for word in words) for words in meant)
+    return [reading for reading in dict.fromkeys(texts) if all(reading)]
+
+
 def matches(reading: Reading, terms: Iterable[str]) -> bool:
     """Return True if an object with these terms matches."""
     known = list(terms)

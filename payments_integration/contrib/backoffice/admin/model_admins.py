@@ -23,6 +23,7 @@ from payments_integration.admin.models import events, operations, reconciliation
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import AGAIN, Tool, Weight, may, may_view
 from payments_integration.admin.shared.sections import STYLES, Page, Section, once
+from payments_integration.contrib.backoffice import search
 from payments_integration.contrib.backoffice.admin import chosen
 from payments_integration.contrib.backoffice.admin.days import days, movement_days, with_days
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
@@ -235,12 +236,20 @@ class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
     list_filter = (*with_days(RefundSectionsAdmin.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
-    search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
+    search_help_text = _(
+        "The beginning of an id, an amount, or the whole id of the payment or payout; what finds the payment, such as "
+        "the payer's name or the merchant reference"
+    )
     export = (
         "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
         "account", "created_at",
     )  # fmt: skip
     export_personal = ("reason",)
+
+    def find_more(self, request: HttpRequest, term: str) -> tuple[Iterable[Any], bool]:
+        own, is_cut = super().find_more(request, term)
+        of_payments, others_cut = search.refunds_of(term, personal=self.sees_personal(request))
+        return [*own, *of_payments], is_cut or others_cut
 
 
 @instead(DepositReference)

@@ -52,17 +52,17 @@ def everywhere(client: Client, text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
-        ("nunez", {"pay", "pout", "dep"}),
-        ("NÚÑEZ josé", {"pay", "pout"}),
-        ("jose.nunez@ex", {"pay"}),
-        ("nunez@example.com", {"pay"}),
-        ("1-9", {"pay"}),
-        ("5555 6666", {"pay"}),
-        ("00020126580014br.gov.bcb.pix", {"pay"}),
+        ("nunez", {"pay", "pout", "ref", "dep"}),
+        ("NÚÑEZ josé", {"pay", "pout", "ref"}),
+        ("jose.nunez@ex", {"pay", "ref"}),
+        ("nunez@example.com", {"pay", "ref"}),
+        ("1-9", {"pay", "ref"}),
+        ("5555 6666", {"pay", "ref"}),
+        ("00020126580014br.gov.bcb.pix", {"pay", "ref"}),
         ("000-42", {"pout"}),
         ("nunez 1234", {"dep"}),
-        ("order-77", {"pay", "op"}),
-        ("77", {"pay"}),
+        ("order-77", {"pay", "ref", "op"}),
+        ("77", {"pay", "ref"}),
         ("1,234.50", {"pay", "ref"}),
         ("1,234.50 nunez", {"pay"}),
         ("pay_wanted", {"pay", "ref", "op"}),
@@ -83,6 +83,7 @@ def test_one_search_finds_every_kind(boss: Client, scene: dict[str, Any], text: 
     [
         ("payment", "nunez jose"), ("payment", "77"), ("payment", "1,234.50"), ("payment", "5555-6"),
         ("payout", "nunez"), ("payout", "00042"), ("refund", "USD 1234.50"), ("refund", "pay_wanted"),
+        ("refund", "nunez jose"), ("refund", "77"),
         ("depositreference", "nunez"), ("depositreference", "1234"),
     ],
 )  # fmt: skip
@@ -116,9 +117,9 @@ def test_personal_data_is_found_only_with_the_permission(
     assert everywhere(without, text) == set()
     assert everywhere(with_it, text) != set()
     assert "only for users who may see personal data" in page(without, f"{SEARCH}?q={text}")
-    for model in ("payment", "payout", "depositreference"):
+    for model in ("payment", "payout", "refund", "depositreference"):
         assert found(without, model, text) == set()
-    assert everywhere(without, "order-77") == {"pay", "op"}
+    assert everywhere(without, "order-77") == {"pay", "ref", "op"}
 
 
 @pytest.mark.parametrize("model", ["payment", "payout", "refund", "depositreference", "operation"])
@@ -131,6 +132,14 @@ def test_the_search_shows_only_what_the_user_may_see(
         assert everywhere(client, text) <= {prefix}, text
     assert everywhere(client, f"{prefix}_wanted") == {prefix}
     assert staff("view_event").get(SEARCH).status_code == 403
+
+
+def test_a_refund_is_not_found_by_the_amount_of_its_payment(boss: Client, db: None) -> None:
+    paid = rows.payment(amount=123450, payer=PAYER)
+    refund = rows.refund(payment=paid, amount=100)
+    index.rebuild("default")
+    assert found(boss, "refund", "nunez") == {refund.pk}
+    assert found(boss, "refund", "1,234.50") == set()
 
 
 def test_the_dashboard_has_a_search_box(boss: Client, staff: Callable[..., Client]) -> None:

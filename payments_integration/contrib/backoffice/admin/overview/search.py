@@ -93,6 +93,10 @@ class SearchPage:
             search.find(text, kinds, personal=may(self.request, "view_personal_data")) if kinds else search.Matches()
         )
         self.is_cut |= found.is_cut
+        if Refund in models:
+            of_payments, is_cut = search.refunds_of(text, personal=may(self.request, "view_personal_data"))
+            found.ids.setdefault(Refund.kind, []).extend(of_payments)
+            self.is_cut |= is_cut
         for model in models:
             rows = self._rows(model, text, found.ids.get(getattr(model, "kind", ""), []))
             if rows:
