@@ -20,6 +20,8 @@ WORDS = {
     "es": ("Libro de caja", "Hoy Ayer Últimos 7 días Últimos 30 días Este mes Mes pasado", "Saldo inicial"),
     "pt-BR": ("Livro caixa", "Hoje Ontem Últimos 7 dias Últimos 30 dias Este mês Mês passado", "Saldo inicial"),
 }
+#: In pixels, without margins of a centimetre.
+A4_WIDTH = 718
 
 
 def width(visitor: Visitor) -> int:
@@ -47,6 +49,11 @@ def test_it_begins_with_its_period_and_fits_every_screen(
         # A phone shows a day by what is known of it.
         assert (visitor.page.locator(".pi-steps .pi-unknown:visible").count() == 0) is (not filled or size == 390)
         visitor.shoot(f"{name}-{size}")
+    # Between the margins of a printed A4 page it is a table.
+    resize(visitor.page, A4_WIDTH, HEIGHT)
+    visitor.page.emulate_media(media="print")
+    assert width(visitor) <= A4_WIDTH
+    assert visitor.page.locator(".pi-wide thead:visible").count() == (5 if filled else 0)
 
 
 def test_yesterday_is_explained_with_two_clicks_from_the_overview(
