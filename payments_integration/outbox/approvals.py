@@ -108,8 +108,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         fields = ledger.sending_fields(row, token, latest)
         approval = {"approved_by": who, "approved_at": fields["last_sent_at"]}
         fields |= approval | {"note": row.with_note(note)}
-        for name, value in fields.items():
-            setattr(row, name, value)
+        ledger.assign(row, fields)
         check.expect_update(row, **approval)
         row.save(update_fields=fields)
         return row

@@ -92,7 +92,8 @@ class CommitCheck:
                 return operation
             is_shared = self._is_test_case or is_in_memory(self._using)
             with nullcontext() if is_shared else fresh_connection(self._using):
-                found = self._look(self._using, not is_shared and _locks_rows(self._using))
+                waits = not is_shared and connections[self._using].features.has_select_for_update
+                found = self._look(self._using, waits)
         except INTERRUPTIONS:
             raise
         except BaseException:
@@ -133,10 +134,6 @@ def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None
 def _changed(operation: Operation, written: dict[str, Any], using: str, waits: bool) -> Operation | None:
     rows = Operation.objects.using(using).filter(pk=operation.pk, **written)
     return (rows.select_for_update() if waits else rows).first()
-
-
-def _locks_rows(using: str) -> bool:
-    return bool(connections[using].features.has_select_for_update)
 
 
 def find(intent: Intent) -> Operation | None:
@@ -228,7 +225,7 @@ def record(
             if known is not None and reopenable is not None and reopenable.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
-            _set(operation, fields)
+            assign(operation, fields)
         if known is None:
             check.expect_insert(operation)
             statements.insert_like_save(operation)
@@ -258,7 +255,7 @@ def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCh
     Returns None if another call with this key was faster.
     """
     operation = _build(intent, deferred=False)
-    _set(operation, sending_fields(operation, new_token(), latest))
+    assign(operation, sending_fields(operation, new_token(), latest))
     check.expect_insert(operation)
     try:
         insert_and_commit(operation, using=ledger_database())
@@ -302,7 +299,7 @@ def claims() -> Claims:
     return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
 
 
-def _set(operation: Operation, values: dict[str, Any]) -> None:
+def assign(operation: Operation, values: dict[str, Any]) -> None:
     for name, value in values.items():
         setattr(operation, name, value)
 

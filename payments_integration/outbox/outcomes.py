@@ -114,8 +114,7 @@ def _take(operation: Operation, states: Collection[str], fields: dict[str, Any])
     as_read = ledger.unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
     if not updated(as_read, **fields):
         return None
-    for name, value in fields.items():
-        setattr(operation, name, value)
+    ledger.assign(operation, fields)
     return Claim(operation, fields["claim_token"], may_have_run)
 
 
@@ -366,8 +365,7 @@ def _settle(claim: Claim, outcome: dict[str, Any], then: Callable[[], Any] = lam
     about = ledger.log_ids(claim.operation)
     result = repeatable(close, using=ledger_database(), durable=True, about=about)
     # As committed. Only the holder of the claim writes it, so there is nothing to read again.
-    for name, value in (outcome | RELEASED).items():
-        setattr(claim.operation, name, value)
+    ledger.assign(claim.operation, outcome | RELEASED)
     return result
 
 
