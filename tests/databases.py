@@ -1,16 +1,19 @@
-"""Which database the tests run on, its isolation levels, and works that run at the same moment."""
+"""The database of the tests, its isolation levels, works at the same moment, and the queries that Django builds."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 from django.conf import settings
 from django.db import connection, connections
+from django.db.models.sql.compiler import SQLCompiler
 
 from tests.servers import wait_until
 
@@ -165,3 +168,18 @@ class Once:
         if first:
             self._stay()
         return result
+
+
+@contextmanager
+def built_queries() -> Iterator[list[str]]:
+    """The SELECTs that Django builds meanwhile, which takes longer than a database needs for a row by its key."""
+    built: list[str] = []
+    build = SQLCompiler.as_sql
+
+    def noted(compiler: SQLCompiler, *args: Any, **options: Any) -> Any:
+        result = build(compiler, *args, **options)
+        built.append(result[0])
+        return result
+
+    with mock.patch.object(SQLCompiler, "as_sql", noted):
+        yield built

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
@@ -18,6 +18,9 @@ from payments_integration.db.transactions import updated
 
 #: How far the clocks of our machines may differ, and how far one of them may be set back.
 CLOCK_SLACK = timedelta(minutes=5)
+
+#: Stands for the present time in SQL that is built once (``times_of``).
+NOW = datetime(1970, 3, 1, tzinfo=UTC)
 
 
 class ClaimLost(Exception):
@@ -104,6 +107,11 @@ def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
     """
     now = now or timezone.now()
     return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
+
+
+def times_of(now: datetime, *lengths: timedelta) -> dict[datetime, datetime]:
+    """Map the times in a query with ``NOW`` and waits of these lengths to the times of a call."""
+    return {NOW + length: now + length for length in (timedelta(0), *(each + CLOCK_SLACK for each in lengths))}
 
 
 def long_ago(field: str, length: timedelta, *, now: datetime | None = None) -> Q:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, router, transaction
@@ -172,6 +173,11 @@ def rows_in(
         return list(cursor.fetchall())
 
 
+def instance(model: type[ModelT], values: Sequence[Any], using: str) -> ModelT:
+    """Return an instance of the model from its converted values, as ``built_once`` returns them."""
+    return model.from_db(using, _conversions(model, using)[0], values)
+
+
 def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> ModelT:
     """Return an instance of the model from its column values, as a statement returned them."""
     names, conversions = _conversions(model, using)
@@ -220,6 +226,44 @@ def _values_about_sql(
     compiler = _values_query(*expressions(kind, _ACCOUNT, _OBJECT)).get_compiler(using=using)
     sql, parameters = compiler.as_sql()
     return str(sql), tuple(parameters), compiler.get_converters([expression for expression, *_ in compiler.select])
+
+
+def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[list[Any]]]:
+    """Make a function that returns a query return its rows, with SQL that is built once for equal arguments.
+
+    For values that differ from call to call, the function uses placeholders: ``stand_ins``, and times of its own.
+    ``given`` and ``times`` map them to the values of the call. Each row is a list of column values.
+    """
+
+    @lru_cache(maxsize=64)
+    def build(using: str, *args: Any) -> tuple[str, tuple[Any, ...], dict[int, Any]]:
+        compiler = query(*args).query.get_compiler(using=using)
+        sql, parameters = compiler.as_sql()
+        return str(sql), tuple(parameters), compiler.get_converters([expression for expression, *_ in compiler.select])
+
+    def rows(
+        *args: Any, using: str, given: Mapping[Any, Any], times: Mapping[datetime, datetime] = MappingProxyType({})
+    ) -> list[list[Any]]:
+        sql, parameters, conversions = build(using, *args)
+        connection = connections[using]
+        prepared = connection.ops.adapt_datetimefield_value
+        values = {**given, **{prepared(placeholder): prepared(time) for placeholder, time in times.items()}}
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [values.get(parameter, parameter) for parameter in parameters])
+            found = [list(row) for row in cursor.fetchall()]
+        for position, (converters, expression) in conversions.items():
+            for convert in converters:
+                for row in found:
+                    row[position] = convert(row[position], expression, connection)
+        return found
+
+    return rows
+
+
+@lru_cache(maxsize=256)
+def stand_ins(count: int, prefix: str = "") -> tuple[str, ...]:
+    """Return so many placeholders for texts in a query of ``built_once``."""
+    return tuple(f"\ufffd {prefix}{number}" for number in range(count))
 
 
 def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool = False) -> list[tuple[Any, ...]]:

@@ -28,7 +28,7 @@ from payments_integration import conf, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import end_session, restore_session
-from payments_integration.db.claims import new_token
+from payments_integration.db.claims import NOW, new_token
 from payments_integration.db.transactions import (
     drop_if_broken,
     first_run,
@@ -38,7 +38,7 @@ from payments_integration.db.transactions import (
     updated,
     updated_row,
 )
-from payments_integration.inbox.finding import CLAIM, is_free, next_items
+from payments_integration.inbox.finding import CLAIM, free_times, is_free, next_items
 from payments_integration.inbox.loading import Item, Work, load
 from payments_integration.models import (
     MIRRORS,
@@ -47,8 +47,11 @@ from payments_integration.models import (
     Grouping,
     ObjectDispatch,
     ObjectKey,
+    Shape,
     StatusChange,
+    keys_of,
     of_objects,
+    shape_of,
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
@@ -133,7 +136,7 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
         return Page(using)
     # Find the rows to lock by primary key: by another index, MariaDB also locks the gaps beside them. Commit new rows
     # before locking them: other workers would wait for uncommitted ones.
-    known, is_first_run = _lock_rows(keys), first_run()
+    known, is_first_run = _lock_rows(keys, using), first_run()
 
     def with_new() -> list[int]:
         # If another worker has inserted one of them since, the retry reads them.
@@ -142,20 +145,21 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
         there = () if are_all_new else ObjectDispatch.objects.filter(of_objects(keys)).values_list(*names)
         missing = [ObjectDispatch(**dict(zip(names, key, strict=True))) for key in sorted(keys.difference(there))]
         statements.insert_many(missing, keys=False)
-        return _lock_rows(keys)
+        return _lock_rows(keys, using)
 
     if len(known) < len(keys):
         known = repeatable(with_new, using=using, durable=True)
 
     def take() -> tuple[Page, list[telemetry.DispatchFailed]]:
         page, now = Page(using), timezone.now()
-        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known)
-        rows = list(locked(free, skip_locked=True).order_by("pk"))
+        given = dict(zip(_stand_ins(len(known)), known, strict=True))
+        found = _free(len(known), using=using, given=given, times=free_times(now)) if known else []
+        rows = [statements.instance(ObjectDispatch, values, using) for values in found]
         left_in_hand = _left_in_hand([row for row in rows if row.claim_token])
-        found = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
-        deaths = list(found.values())
+        failed = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
+        deaths = list(failed.values())
         # An item that has failed waits for its next attempt.
-        page.objects, page.is_whole = load([row for row in rows if row.pk not in found], using)
+        page.objects, page.is_whole = load([row for row in rows if row.pk not in failed], using)
         _group(page.objects)
         claimed = {**CLAIM.values(page.token, now=now), "next_attempt_at": None}
         for turn, work in enumerate(page.objects):
@@ -170,8 +174,26 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
     return page
 
 
-def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
-    return list(ObjectDispatch.objects.filter(of_objects(keys)).values_list("pk", flat=True))
+def _lock_rows(keys: Iterable[ObjectKey], using: str) -> list[int]:
+    shape, given = shape_of(keys)
+    return [pk for [pk] in _keys_of_rows(shape, using=using, given=given)]
+
+
+@statements.built_once
+def _keys_of_rows(shape: Shape) -> QuerySet[Any, Any]:
+    return ObjectDispatch.objects.filter(of_objects(keys_of(shape))).values_list("pk")
+
+
+@statements.built_once
+def _free(count: int) -> QuerySet[ObjectDispatch]:
+    """Return the free ones of so many rows, locked, without those that another worker has locked."""
+    free = ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count))
+    return locked(free, skip_locked=True).order_by("pk")
+
+
+def _stand_ins(count: int) -> range:
+    """Return placeholders for the keys of so many rows."""
+    return range(-count, 0)
 
 
 def _left_in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:

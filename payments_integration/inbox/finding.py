@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf
-from payments_integration.db.claims import CLOCK_SLACK, Claims, expired
+from payments_integration.db.claims import NOW, Claims, expired, times_of
 from payments_integration.db.statements import filter_account_last, in_index_order
 from payments_integration.inbox.loading import TO_BE_APPLIED_STATES
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
@@ -32,14 +32,13 @@ def next_items(
     if place is not None:
         # as the database returned it
         given |= {_prepared(_AT, using): place[0], _PLACE[model]: place[1]}
-    for length in (timedelta(0), *(each + CLOCK_SLACK for each in (_LONGEST_RETRY, CLAIM.length))):
-        given[_prepared(_NOW + length, using)] = _prepared(now + length, using)
+    given |= {_prepared(at, using): _prepared(time, using) for at, time in free_times(now).items()}
     with transaction.atomic(using=using):
         return in_index_order(sql, [given.get(value, value) for value in parameters], using=using)
 
 
 #: Placeholders for the values of a call, in a statement that is built once.
-_NOW, _AT = datetime(1970, 3, 1, tzinfo=UTC), datetime(1970, 3, 2, tzinfo=UTC)
+_AT = datetime(1970, 3, 2, tzinfo=UTC)
 _ACCOUNT = "\ufffd of this call"
 _PLACE: dict[Any, Any] = {Event: "\ufffd after this key", StatusChange: -(2**62)}
 
@@ -50,7 +49,7 @@ def _next_items_sql(
 ) -> tuple[str, tuple[Any, ...]]:
     """Build the statement once: Django takes longer to build it than PostgreSQL to answer it."""
     account, place = _ACCOUNT if has_account else None, (_AT, _PLACE[model]) if has_place else None
-    items = _undispatched(model, when, account, place, refused=refused, now=_NOW)
+    items = _undispatched(model, when, account, place, refused=refused, now=NOW)
     names = ("account", "object_kind", "object_id", when, "pk")
     sql, parameters = items[:size].values_list(*names).query.get_compiler(using=using).as_sql()
     return str(sql), tuple(parameters)
@@ -99,3 +98,8 @@ def is_free(now: datetime) -> Q:
     """Match objects that no worker has and that wait for no retry."""
     retried = Q(next_attempt_at=None) | expired("next_attempt_at", _LONGEST_RETRY, now=now)
     return retried & CLAIM.free(now=now)
+
+
+def free_times(now: datetime) -> dict[datetime, datetime]:
+    """Map the times of ``is_free(NOW)`` to the times of a call."""
+    return times_of(now, _LONGEST_RETRY, CLAIM.length)

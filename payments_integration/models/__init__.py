@@ -1,6 +1,12 @@
 """The models: the local mirror, the inbox, the ledger and the state of reconciliation."""
 
-from payments_integration.models.base import ObjectKey as ObjectKey, of_objects as of_objects
+from payments_integration.models.base import (
+    ObjectKey as ObjectKey,
+    Shape as Shape,
+    keys_of as keys_of,
+    of_objects as of_objects,
+    shape_of as shape_of,
+)
 from payments_integration.models.deletion import deletion_allowed as deletion_allowed
 from payments_integration.models.erasure import Erasure as Erasure
 from payments_integration.models.events import (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from functools import reduce
+from functools import lru_cache, reduce
+from itertools import chain
 from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -132,6 +134,27 @@ class ObjectRef(OfObject):
 
     def __str__(self) -> str:
         return f"{self.account} {self.object_id}"
+
+
+#: How many objects of each account and kind a statement is about.
+Shape = tuple[int, ...]
+
+
+def shape_of(keys: Iterable[ObjectKey], prefix: str = "") -> tuple[Shape, dict[str, str]]:
+    """Return the shape of these keys, and a map of the placeholders in ``keys_of(shape)`` to their texts."""
+    ordered = sorted(keys)
+    shape = tuple(Counter((account, kind) for account, kind, _ in ordered).values())
+    return shape, dict(zip(chain.from_iterable(keys_of(shape, prefix)), chain.from_iterable(ordered), strict=True))
+
+
+@lru_cache(maxsize=256)
+def keys_of(shape: Shape, prefix: str = "") -> list[ObjectKey]:
+    """Return placeholders for keys of this shape, for a query that is built once."""
+    return [
+        (f"\ufffd {prefix}account {group}", f"\ufffd {prefix}kind {group}", f"\ufffd {prefix}id {group}.{number}")
+        for group, count in enumerate(shape)
+        for number in range(count)
+    ]
 
 
 def of_objects(keys: Iterable[ObjectKey]) -> models.Q:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connections, router
-from django.db.models import Count, Exists, OuterRef, Q, Subquery
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from payments_integration.db import statements
-from payments_integration.db.claims import expired
+from payments_integration.db.claims import NOW, expired, times_of
 from payments_integration.db.transactions import repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import (
@@ -22,8 +22,11 @@ from payments_integration.models import (
     ObjectKey,
     RefreshReason,
     Refund,
+    Shape,
+    keys_of,
     of_objects,
     sent_refund_operations,
+    shape_of,
 )
 from payments_integration.projection import rows
 
@@ -147,12 +150,19 @@ _REPEATED = {
 }
 
 
-def is_awaited() -> Q:
+def is_awaited(*, now: datetime | None = None) -> Q:
     """Match due reads for which handlers wait now."""
-    return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", HANDLERS_WAIT)
+    return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", HANDLERS_WAIT, now=now)
 
 
 def awaiting_read(keys: Collection[ObjectKey]) -> set[ObjectKey]:
     """Return the objects whose handlers wait for a read. One statement."""
-    waiting = DueRefresh.objects.filter(is_awaited(), of_objects(keys))
-    return set(waiting.values_list("account", "object_kind", "object_id"))
+    (shape, given), using = shape_of(keys), router.db_for_write(DueRefresh)
+    times = times_of(timezone.now(), HANDLERS_WAIT)
+    return {(row[0], row[1], row[2]) for row in _awaited(shape, using=using, given=given, times=times)}
+
+
+@statements.built_once
+def _awaited(shape: Shape) -> QuerySet[Any, Any]:
+    waiting = DueRefresh.objects.filter(is_awaited(now=NOW), of_objects(keys_of(shape)))
+    return waiting.values_list("account", "object_kind", "object_id")

@@ -73,7 +73,7 @@ _RAISE_FAILURE = """\
         raise error
     except OperationalError as error:
 """
-_AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
+_AWAITING = "    return {(row[0], row[1], row[2]) for row in _awaited(shape, using=using, given=given, times=times)}\n"
 _READ_WINDOW = "        complete = _read_window(run, held, window, save=not explicit)\n"
 _MOVE_AND_READ = """\
         if not explicit:
@@ -259,8 +259,8 @@ MUTANTS = (
     _one(
         "a claim outlives its holder",
         "inbox/claiming.py",
-        "ObjectDispatch.objects.filter(is_free(now), pk__in=known)",
-        'ObjectDispatch.objects.filter(is_free(now), pk__in=known, claim_token="")',
+        "ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count))",
+        'ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count), claim_token="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",
@@ -343,7 +343,7 @@ MUTANTS = (
         "the sweeper ignores items that are applied and not dispatched",
         (
             ("inbox/finding.py", _UNDISPATCHED, _UNDISPATCHED_OF_LATE),
-            ("inbox/finding.py", _LENGTHS, f"{_LENGTHS}timedelta(seconds=-20), "),
+            ("db/claims.py", _LENGTHS, f"{_LENGTHS}timedelta(seconds=-20), "),
         ),
     ),
     _one(

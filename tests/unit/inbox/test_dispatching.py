@@ -31,7 +31,7 @@ from payments_integration.projection import erase_row
 from payments_integration.signals import cause, event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
-from tests.databases import DRIVER
+from tests.databases import DRIVER, built_queries
 from tests.factories import body, event
 from tests.factories.receivers.models import ReceiverCall
 from tests.fake_provider import Fake, payment
@@ -492,7 +492,7 @@ def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
         if len(dispatched) == 2:
             raise SystemExit
 
-    first, second, third = factories.life()[:3]
+    first, second, third, *_ = factories.life()[:3]
     take_in(first, second)
     with monkeypatch.context() as patched, death(monkeypatch):
         patched.setattr(dispatching, "call_receivers", call_receivers)
@@ -581,7 +581,7 @@ def after_the_load(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object]
 def test_an_earlier_event_that_comes_after_the_load_goes_first(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second, third = factories.life()[:3]
+    first, second, third, *_ = factories.life()[:3]
     take_in(second, third)
     after_the_load(monkeypatch, lambda: take_in(first))
     assert inbox.dispatch() == 3
@@ -766,6 +766,31 @@ def test_objects_that_another_process_has_dispatched_are_not_claimed(receiver: R
         assert claiming.claim(keys, "default").objects == []
     assert len(queries) <= 10
     assert not [query for query in queries if query["sql"].startswith("UPDATE")]
+
+
+def test_the_queries_that_dispatch_an_event_are_built_once(receiver: Receiver) -> None:
+    """Django takes longer to build them than a database to answer them."""
+    first, second, third, *_ = factories.life()
+    take_in(first)
+    inbox.dispatch()
+    take_in(second)
+    inbox.dispatch()
+    take_in(third)
+    with built_queries() as built:
+        assert inbox.dispatch() == 1
+    assert built == []
+
+
+@pytest.mark.parametrize("accounts", [("default",), ("default", "second")])
+def test_pages_of_other_shapes_do_not_share_their_queries(receiver: Receiver, accounts: tuple[str, ...]) -> None:
+    for size in (1, 3, 2):
+        for account in accounts:
+            for number in range(size):
+                inbox.receive(account, body(factories.life(f"pay_{account}_{size}_{number}")[0]))
+        inbox.process()
+        assert inbox.dispatch() == size * len(accounts)
+    called = set(ReceiverCall.objects.values_list("object_id", flat=True))
+    assert called == {f"pay_{account}_{size}_{n}" for account in accounts for size in (1, 2, 3) for n in range(size)}
 
 
 def test_a_callback_of_the_last_item_costs_no_statement(receiver: Receiver) -> None:
