@@ -196,7 +196,7 @@ def check_database(**options: Any) -> Messages:
         yield _warning(
             "W002",
             "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
-            hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
+            hint=f'Add "OPTIONS": {{"transaction_mode": "IMMEDIATE", "timeout": 20}} to DATABASES["{alias}"].',
         )
     if connection.settings_dict["ATOMIC_REQUESTS"]:
         yield _warning(

@@ -9,9 +9,11 @@ from typing import Any
 
 from django.apps import apps
 from django.core.management import CommandError
+from django.db import DEFAULT_DB_ALIAS
 from django.db.migrations.loader import MigrationLoader
 
 from payments_integration import conf, site_urls
+from payments_integration.db.transactions import ledger_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.quickstart import configuration, order_files, order_model, orders
 from payments_integration.management.quickstart.gaps import Gap, fill, is_installed
@@ -92,8 +94,10 @@ class Command(PaymentsCommand):
         # Without the path, the route was written just now.
         path = site_urls.webhook_path(conf.DEFAULT_ACCOUNT) or "/payments/webhook/"
         first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration(order))
+        alias = ledger_database()
+        routed = f", python manage.py migrate --database {alias}" if alias != DEFAULT_DB_ALIAS else ""
         self.stdout.write(
-            f"Next: {first}python manage.py migrate, then in two terminals\n"
+            f"Next: {first}python manage.py migrate{routed}, then in two terminals\n"
             "  python manage.py runserver\n"
             f"  python manage.py payments_sandbox --webhook-url http://127.0.0.1:8000{path}"
         )

@@ -15,6 +15,7 @@ from django.apps import apps
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
 from payments_integration import conf, site_urls
+from payments_integration.db.transactions import ledger_database
 from payments_integration.management.quickstart import project_files
 from payments_integration.management.quickstart.gaps import APP, Gap, as_shown, change, route, source_of, text_of
 from payments_integration.sandbox.command import DEFAULT_PORT
@@ -113,11 +114,12 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
     if not is_set:
         imports["conf"] = APP
         lines.append(f"{conf.NAME} = conf.from_env()  # PAYMENTS_BASE_URL and PAYMENTS_API_KEY, from .env")
-    database = settings.DATABASES.get("default", {})
+    alias = ledger_database()
+    database = settings.DATABASES.get(alias, {})
     if database.get("ENGINE", "").endswith("sqlite3") and not database.get("OPTIONS"):
         # The line asks for the engine, because the same settings may name PostgreSQL on the server.
-        lines.append('if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # against "database is locked"')
-        lines.append('    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}')
+        lines.append(f'if DATABASES["{alias}"]["ENGINE"].endswith("sqlite3"):  # against "database is locked"')
+        lines.append(f'    DATABASES["{alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 20}}')
     if not lines:
         return
     path = source_of(os.environ.get(ENVIRONMENT_VARIABLE))

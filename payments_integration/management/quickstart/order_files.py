@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db import models
+from django.db import DEFAULT_DB_ALIAS, models, router
 from django.template import Context, Engine
 
 from payments_integration import money
+from payments_integration.db.transactions import ledger_database
 from payments_integration.management.quickstart.order_model import OrderModel, atomic_databases, field
 from payments_integration.payable import Payable
 
@@ -79,6 +80,7 @@ def tests(order: OrderModel) -> str:
         has_decimal="Decimal(" in both,
         has_time="timezone." in both,
         has_paid_at=field(order.model, "paid_at") is not None,
+        is_routed={ledger_database(), router.db_for_write(order.model)} != {DEFAULT_DB_ALIAS},
     )
 
 

@@ -468,6 +468,7 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     assert project.run("--order", "--write")[0] == 0
     assert project.read("quicksales/payment_views.py") == mine
     assert "quicksales/models.py; the table stays as it is, and no migration is made" in shown
+    assert "database" not in project.read("quicksales/test_payments.py").partition("payments_integration")[2]
     lines = project.read("quicksales/models.py").splitlines()
     start = lines.index("class Order(Payable):")
     assert [line.strip() for line in lines[start + 1 : start + 4]] == [
@@ -503,6 +504,27 @@ def test_an_api_without_sessions_gets_a_test_and_no_view(project: Project, regis
     compile(text, "test_payments.py", "exec")
     assert '"CLP": ("CL", "cl_webpay_card"),' in text, "the price may be in any currency"
     assert not re.search(r"self\.client|reverse", text)
+
+
+class MoneyRouter:
+    def db_for_write(self, model: type[models.Model], **hints: Any) -> str | None:
+        return "money" if model._meta.app_label == "payments_integration" else None
+
+
+def test_a_router_names_the_database_of_the_option_of_the_migration_and_of_the_test(
+    project: Project, registry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TestCase may use "default" only, and ``migrate`` alone makes no table elsewhere."""
+    shop_with(project, f"number = models.CharField(max_length=9, unique=True)\n{AMOUNT}\n{CURRENCY}")
+    sqlite = {"ENGINE": "django.db.backends.sqlite3"}
+    monkeypatch.setitem(project.settings.DATABASES, "money", sqlite)
+    project.write("quickshop/settings.py", SETTINGS.replace('{"default"', f'{{"money": {sqlite}, "default"'))
+    project.settings.DATABASE_ROUTERS = [MoneyRouter()]
+    code, shown = project.run("--order", "--write")
+    assert (code, "python manage.py migrate, python manage.py migrate --database money, then" in shown) == (0, True)
+    assert runpy.run_path("quickshop/settings.py")["DATABASES"]["money"]["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    test = project.read("quicksales/test_payments.py")
+    assert 'class PaymentTests(TestCase):\n    databases = "__all__"\n\n    def setUp' in test
 
 
 def test_a_project_without_users_gets_a_view_for_anyone(settings: Any) -> None:
