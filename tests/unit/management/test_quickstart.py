@@ -18,7 +18,7 @@ from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.management import CommandError, call_command
 from django.db import models
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
@@ -744,6 +744,23 @@ def test_no_url_is_written_that_the_files_there_do_not_fit(
     assert project.read(f"quicksales/{name}") == text
     assert {path.name for path in project.folder.glob("quicksales/payment_*.py")} == {name, "payment_handlers.py"}
     assert "pay/" not in project.read("quickshop/urls.py")
+
+
+@pytest.mark.django_db
+def test_the_test_names_the_page_to_which_a_middleware_sends_it(settings: Any) -> None:
+    """Otherwise it would end in Payment.DoesNotExist: a redirect to a login looks like one to the payment."""
+    names: dict[str, Any] = {}
+    exec(order_files.tests(OrderModel(Sale, "number", "amount", "currency", "", "")), names)
+    names["reverse"] = lambda *_, **__: "/pay/1/"
+    settings.MIDDLEWARE = ["tests.unit.test_testing.asking_for_a_login"]
+    test = names["PaymentTests"]("test_an_order_is_paid_and_refunded")
+    test.client = Client()
+    test.setUp()
+    try:
+        with pytest.raises(AssertionError, match=r"/login/\?next=/pay/1/"):
+            test.test_an_order_is_paid_and_refunded()
+    finally:
+        test.doCleanups()
 
 
 @pytest.fixture
