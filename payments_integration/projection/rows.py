@@ -13,11 +13,13 @@ from itertools import chain
 from types import NoneType
 from typing import Any, NamedTuple
 
+from django.db import router
 from django.db.models import CharField, FloatField, Q, QuerySet, Value
 from django.utils import timezone
 
 from payments_integration import schemas
 from payments_integration.attention import call_attention
+from payments_integration.db import statements
 from payments_integration.db.transactions import locked, updated
 from payments_integration.enums import Kind
 from payments_integration.models import (
@@ -32,8 +34,11 @@ from payments_integration.models import (
     ObjectKey,
     Payment,
     Payout,
+    Shape,
     StatusChange,
+    keys_of,
     of_objects,
+    shape_of,
     unknown_operations,
 )
 from payments_integration.projection import history, ordering
@@ -230,30 +235,22 @@ def read_facts(events: Iterable[Event], mirrored: Iterable[RowKey], erasing: Col
     objects, by_kind = {event.object_key for event in events}, defaultdict(set)
     for key in mirrored:
         by_kind[key[0]].add(key)
-    names = {account for account, _, _ in objects}
-    no_text, nothing = Value("", CharField()), Value(None, FloatField())
-    key_fields = ("account", "object_kind", "object_id")
-    # The first part has a type for each column.
-    changes = StatusChange.objects.filter(of_objects(objects)).values_list(*key_fields, "status", "at", "pk", nothing)
-    parts: list[Any] = [
-        AccountState.objects.filter(account__in=names).values_list(
-            "account", no_text, no_text, no_text, nothing, nothing, "clock_offset"
-        )
-    ]
-    parts += [
-        MIRRORS[kind]
-        ._default_manager.filter(**{f"{name}__in": of for name, of in identity(MIRRORS[kind], wanted).items()})
-        .values_list("account", Value(kind, CharField()), id_field(kind), no_text, nothing, nothing, nothing)
-        for kind, wanted in sorted(by_kind.items())
-    ]
-    if erasing:
-        erasures = Erasure.objects.filter(of_objects(erasing))
-        parts.append(erasures.values_list(*key_fields, Value("erased", CharField()), nothing, nothing, nothing))
+    of_events, given = shape_of(objects)
+    of_erasing, texts = shape_of(erasing, _ERASING)
+    given |= texts
+    #: For each kind the columns that find its rows, each with the number of its values.
+    columns: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    for kind, wanted in sorted(by_kind.items()):
+        found = identity(MIRRORS[kind], wanted)
+        columns.append((kind, tuple((name, len(values)) for name, values in found.items())))
+        for name, values in found.items():
+            given |= zip(statements.stand_ins(len(values), f"{kind} {name}"), values, strict=True)
     offsets: dict[str, float | None] = {}
     owners: dict[RowKey, str] = {}
     newest: dict[ObjectKey, tuple[datetime, int, str]] = {}
     gone: set[ObjectKey] = set()
-    for account, kind, object_id, status, at, pk, offset in changes.union(*parts, all=True):
+    rows = _facts(of_events, tuple(columns), of_erasing, using=router.db_for_write(StatusChange), given=given)
+    for account, kind, object_id, status, at, pk, offset in rows:
         key = (account, kind, object_id)
         if at is not None:
             newest[key] = max(newest.get(key, (at, pk, status)), (at, pk, status))
@@ -264,11 +261,43 @@ def read_facts(events: Iterable[Event], mirrored: Iterable[RowKey], erasing: Col
         else:
             offsets[account] = offset
     return Facts(
-        {account: ordering.time_by(offsets.get(account)) for account in names},
+        {account: ordering.time_by(offsets.get(account)) for account, _, _ in objects},
         owners,
         {key: Recorded(status, at) for key, (at, _, status) in newest.items()},
         gone,
     )
+
+
+#: The prefix of placeholders for keys of ``erasing``.
+_ERASING = "erasing "
+
+
+@statements.built_once
+def _facts(
+    of_events: Shape, columns: tuple[tuple[str, tuple[tuple[str, int], ...]], ...], of_erasing: Shape
+) -> QuerySet[Any, Any]:
+    objects = keys_of(of_events)
+    no_text, nothing = Value("", CharField()), Value(None, FloatField())
+    key_fields = ("account", "object_kind", "object_id")
+    # The first part has a type for each column.
+    changes = StatusChange.objects.filter(of_objects(objects)).values_list(*key_fields, "status", "at", "pk", nothing)
+    parts: list[Any] = [
+        AccountState.objects.filter(account__in={account for account, _, _ in objects}).values_list(
+            "account", no_text, no_text, no_text, nothing, nothing, "clock_offset"
+        )
+    ]
+    parts += [
+        MIRRORS[kind]
+        ._default_manager.filter(
+            **{f"{name}__in": statements.stand_ins(count, f"{kind} {name}") for name, count in of_kind}
+        )
+        .values_list("account", Value(kind, CharField()), id_field(kind), no_text, nothing, nothing, nothing)
+        for kind, of_kind in columns
+    ]
+    if of_erasing:
+        erasures = Erasure.objects.filter(of_objects(keys_of(of_erasing, _ERASING)))
+        parts.append(erasures.values_list(*key_fields, Value("erased", CharField()), nothing, nothing, nothing))
+    return changes.union(*parts, all=True)
 
 
 def scope(kind: str, account: str) -> str:

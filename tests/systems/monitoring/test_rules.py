@@ -122,7 +122,8 @@ def test_every_alert_has_a_summary_and_a_link_into_the_runbook() -> None:
 
 
 def test_the_page_names_alerts_that_exist() -> None:
-    named = set(re.findall(r"`(Payments\w+)`", PAGE.partition("\n### Alerts and dashboard\n")[2].partition("\n## ")[0]))
+    section = PAGE.partition("\n### Alerts and dashboard\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(Payments\w+)`", section))
     assert named
     assert named <= {alert.splitlines()[0] for alert in alerts()}
 

@@ -26,6 +26,7 @@ from payments_integration.models import (
 )
 from payments_integration.projection import events as projection_events
 from tests import factories
+from tests.databases import built_queries
 from tests.factories import body, event
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken")]
@@ -58,6 +59,18 @@ def test_the_statements_do_not_grow_with_updates() -> None:
         assert inbox.process() == 200
     assert len(queries) <= 13, [query["sql"][:80] for query in queries]
     assert Payment.objects.filter(status="succeeded").count() == 100
+
+
+def test_the_queries_that_apply_an_event_are_built_once() -> None:
+    first, second, third, *_ = factories.life()
+    receive(first)
+    inbox.process(hurry=True)
+    receive(second)
+    inbox.process(hurry=True)
+    receive(third)
+    with built_queries() as built:
+        assert inbox.process(hurry=True) == 1
+    assert built == []
 
 
 def test_a_page_of_100_known_events_costs_one_statement() -> None:
