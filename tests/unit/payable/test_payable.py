@@ -1133,8 +1133,8 @@ def test_the_documented_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(handlers, "registered", [])
-    model, create, _decimal, _converted, handle, ask, listing, _filtered, _page, _status, _columns, _surplus = (
-        re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    model, create, _priced, handle, ask, listing, _filtered, _page, _status, _columns, _surplus = re.findall(
+        r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL
     )
     names: dict[str, Any] = {"__name__": "tests.factories.receivers.models"}
     with isolate_apps("tests.factories.receivers"):
@@ -1217,14 +1217,24 @@ def test_order_payment_and_page_have_one_refundable_rest(
 
 @pytest.mark.django_db
 def test_the_documented_price_in_whole_units_is_converted(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
-    model, convert = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[2:4]
-    names: dict[str, Any] = {"__name__": "tests.factories.receivers.models"}
+    example = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[2]
+    # What the example leaves out.
+    fields = """
+    number = models.CharField(max_length=32, unique=True)
+    total = models.DecimalField(max_digits=12, decimal_places=2)
+    currency = models.CharField(max_length=3)
+    merchant_reference_field = "number"
+    """
+    names: dict[str, Any] = {"__name__": "tests.factories.receivers.models", "models": models}
     with isolate_apps("tests.factories.receivers"):
-        exec(model, names)
+        exec(example.replace("    …", fields), names)
     assert names["Order"].check() == []
-    order = names["order"] = names["Order"](number="A-7", total=Decimal("119.90"), currency="USD")
-    exec(convert, names)
-    assert (names["payment"].amount, names["paid"]) == (11_990, False)
-    payments_sandbox.engine.pay(names["payment"].pk)
+    order = names["Order"](number="A-7", total=Decimal("119.90"), currency="USD")
+    amount, currency = order.payments_price()
+    payment = services.create_payment(
+        amount=amount, currency=currency, country="EC", method_code="ec_card", merchant_reference=order.number
+    )
+    assert (payment.amount, order.is_paid(*order.payments_price())) == (11_990, False)
+    payments_sandbox.engine.pay(payment.pk)
     payments_sandbox.settle()
     assert order.is_paid(*order.payments_price())
