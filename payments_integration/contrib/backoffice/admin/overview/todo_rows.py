@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
+from django.contrib.auth import get_permission_codename
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
@@ -294,5 +295,6 @@ def _may_see(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
     """Return True if the user may see rows of a merchant's model, which may have no page in the admin."""
     if site.is_registered(model):
         return may_view(site, request, model)
-    user = request.user
-    return user.is_active and user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+    # As in Django's admin, the permission to change rows includes the permission to see them.
+    names = (get_permission_codename(verb, model._meta) for verb in ("view", "change"))
+    return request.user.is_active and any(request.user.has_perm(f"{model._meta.app_label}.{name}") for name in names)
