@@ -79,6 +79,12 @@ class AccountType(TextChoices):
     OTHER = "other", _("other")
 
 
+#: Constants, because ``values`` works them out anew, with their labels.
+COUNTRIES, CURRENCIES, DOCUMENT_TYPES, ACCOUNT_TYPES = (
+    tuple(choices.values) for choices in (Country, Currency, DocumentType, AccountType)
+)
+
+
 class Flow(TextChoices):
     HOSTED = "hosted", _("hosted")
     S2S = "s2s", _("server to server")

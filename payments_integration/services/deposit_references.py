@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments_integration import conf
-from payments_integration.enums import Country, Currency
+from payments_integration.enums import COUNTRIES, CURRENCIES
 from payments_integration.models import DepositReference
 from payments_integration.outbox import Intent
 from payments_integration.services.service import creation, service
@@ -44,8 +44,8 @@ def create_deposit_reference(
     """
     validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
-        "country": validator.choice("country", country, Country.values),
-        "currency": validator.choice("currency", currency, Currency.values),
+        "country": validator.choice("country", country, COUNTRIES),
+        "currency": validator.choice("currency", currency, CURRENCIES),
         "method_code": validator.text("method_code", method_code, required=True),
     }
     if payer is not None:

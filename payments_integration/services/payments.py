@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments_integration import conf
-from payments_integration.enums import Country, Currency, Flow
+from payments_integration.enums import COUNTRIES, CURRENCIES, Flow
 from payments_integration.models import Payment
 from payments_integration.outbox import Intent
 from payments_integration.services.service import change, creation, service
@@ -67,8 +67,8 @@ def create_payment(
     validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
         "amount": validator.amount("amount", amount, currency),
-        "currency": validator.choice("currency", currency, Currency.values),
-        "country": validator.choice("country", country, Country.values),
+        "currency": validator.choice("currency", currency, CURRENCIES),
+        "country": validator.choice("country", country, COUNTRIES),
         "method_code": validator.text("method_code", method_code, required=True),
         "flow": validator.choice("flow", flow, _FLOWS),
     }

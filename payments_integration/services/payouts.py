@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments_integration import conf
-from payments_integration.enums import Country, Currency
+from payments_integration.enums import COUNTRIES, CURRENCIES
 from payments_integration.models import Payout
 from payments_integration.outbox import Intent
 from payments_integration.services.service import change, creation, service
@@ -57,8 +57,8 @@ def create_payout(
     validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
         "amount": validator.amount("amount", amount, currency),
-        "currency": validator.choice("currency", currency, Currency.values),
-        "country": validator.choice("country", country, Country.values),
+        "currency": validator.choice("currency", currency, CURRENCIES),
+        "country": validator.choice("country", country, COUNTRIES),
         "method_code": validator.text("method_code", method_code, required=True),
     }
     body["destination"] = objects.destination(validator, "destination", destination, body["country"])

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from payments_integration import conf, projection, schemas, sync, wakeup
 from payments_integration.db.transactions import refuse_transaction
-from payments_integration.enums import ID_PREFIXES, Country, Currency, kind_of
+from payments_integration.enums import COUNTRIES, CURRENCIES, ID_PREFIXES, kind_of
 from payments_integration.models import MIRRORS, Balance, Mirror
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import Validator, is_object_id
@@ -90,8 +90,8 @@ def list_payment_methods(
     """
     refuse_transaction("list_payment_methods")
     validator = Validator()
-    country = validator.choice("country", country, Country.values, required=False) or None
-    currency = validator.choice("currency", currency, Currency.values, required=False) or None
+    country = validator.choice("country", country, COUNTRIES, required=False) or None
+    currency = validator.choice("currency", currency, CURRENCIES, required=False) or None
     if amount is not None:
         validator.amount("amount", amount, currency)
     validator.finish()
@@ -138,7 +138,7 @@ def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balan
     """
     refuse_transaction("payout_cover")
     validator = Validator()
-    currency = validator.choice("currency", currency, Currency.values)
+    currency = validator.choice("currency", currency, CURRENCIES)
     validator.finish()
     rows = sync_balances(account=account)
     return next((row for row in rows if row.currency == currency), None)

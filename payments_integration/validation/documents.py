@@ -16,7 +16,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.enums import DocumentType
+from payments_integration.enums import DOCUMENT_TYPES, DocumentType
 from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
@@ -75,11 +75,11 @@ def validate(document_type: str, number: str, country: str = "", *, checks: str 
         ValidationError: The code is ``invalid_document_type`` or ``invalid_document``. The message never repeats the
             number.
     """
-    if document_type not in DocumentType.values:
+    if document_type not in DOCUMENT_TYPES:
         raise ValidationError(
             _("This is not a document type; use one of %(types)s."),
             code="invalid_document_type",
-            params={"types": ", ".join(DocumentType.values)},
+            params={"types": ", ".join(DOCUMENT_TYPES)},
         )
     if not _is_valid(document_type, number, country, checks):
         raise ValidationError(

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from payments_integration.enums import EVENT_TYPES, AccountType, DocumentType
+from payments_integration.enums import ACCOUNT_TYPES, DOCUMENT_TYPES, EVENT_TYPES
 from payments_integration.validation import documents
 from payments_integration.validation.validator import Json, Validator
 
@@ -36,7 +36,7 @@ def document(validator: Validator, name: str, value: object, country: str) -> Js
     given = validator.mapping(name, value, ("type", "number"))
     if not isinstance(value, Mapping):
         return {}
-    kind = validator.choice(f"{name}.type", given.get("type"), DocumentType.values)
+    kind = validator.choice(f"{name}.type", given.get("type"), DOCUMENT_TYPES)
     number = validator.text(f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True)
     if kind and number:
         try:
@@ -63,7 +63,7 @@ def destination(validator: Validator, name: str, value: object, country: str) ->
         f"{name}.account_number", given.get("account_number"), max_length=MAX_CODE, required=True
     )
     if "account_type" in given:
-        found["account_type"] = validator.choice(f"{name}.account_type", given["account_type"], AccountType.values)
+        found["account_type"] = validator.choice(f"{name}.account_type", given["account_type"], ACCOUNT_TYPES)
     found["holder_name"] = validator.text(f"{name}.holder_name", given.get("holder_name"), required=True)
     if "holder_document" in given:
         found["holder_document"] = document(validator, f"{name}.holder_document", given["holder_document"], country)
