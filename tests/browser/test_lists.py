@@ -302,7 +302,11 @@ def test_no_list_cuts_an_amount_off(visit: Visit, person: Person, provider: Prov
         paid = rows.payment(status="succeeded", amount=amount, amount_received=amount, currency=currency)
         rows.refund(payment=paid, amount=amount, currency=currency)
         rows.payout(amount=amount, currency=currency)
-        rows.operation(amount=amount, currency=currency)
+        # With every column filled, an amount has the least room.
+        rows.operation(
+            amount=amount, currency=currency, target_id=paid.pk, actor="carolina", merchant_reference="ORD-1234567",
+            arguments={"payer": {"name": "Ana María Soto"}},
+        )  # fmt: skip
     rows.balance(currency="BRL", available=999_999_999_999_999, pending=999_999_999_999_999)
     backfill()
     # Without SCREENSHOTS, the admin's sidebar is open, as it is for a new user.
