@@ -366,7 +366,7 @@ class Balance(Mirror):
 
     kind = Kind.BALANCE
 
-    #: The provider's id.
+    #: Ours: the provider has none.
     id: int
     #: Its ISO code.
     currency: str = fields.ExactCharField(_("currency"), max_length=64)
