@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from ipaddress import IPv6Address, ip_address
+from threading import Lock, Thread
 from typing import Any
 
 from urllib3.util.connection import allowed_gai_family
@@ -21,8 +22,8 @@ class Resolver:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lookups: dict[tuple[str, int], _Lookup] = {}
+        self._lock = Lock()
+        self._lookups: dict[tuple[str, int], Future[list[Address]]] = {}
 
     def addresses(self, host: str, port: int, left: Callable[[], float]) -> list[Address]:
         """Return every address of the host. Raises OSError (TimeoutError at the deadline), or UnicodeError.
@@ -33,32 +34,19 @@ class Resolver:
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with self._lock:
             lookup = self._lookups.get((host, port))
-            if lookup is None or lookup.is_over.is_set():
-                lookup = _Lookup(host, port)
-                lookup.start()
+            if lookup is None or lookup.done():
+                lookup, name = Future(), "payments_integration-lookup"
+                # An executor would keep the process from ending until its threads end.
+                Thread(target=_look_up, args=(host, port, lookup), name=name, daemon=True).start()
                 self._lookups[host, port] = lookup
-        if not lookup.is_over.wait(left()):
-            raise TimeoutError("timed out")
-        if lookup.error is not None:
-            raise type(lookup.error)(*lookup.error.args)
-        return lookup.found
+        return lookup.result(left())
 
 
-class _Lookup(threading.Thread):
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(name="payments_integration-lookup", daemon=True)
-        self.is_over = threading.Event()
-        self.found: list[Address] = []
-        self.error: OSError | UnicodeError | None = None
-        self._asked = host, port
-
-    def run(self) -> None:
-        try:
-            self.found = socket.getaddrinfo(*self._asked, allowed_gai_family(), socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            self.error = error
-        finally:
-            self.is_over.set()
+def _look_up(host: str, port: int, found: Future[list[Address]]) -> None:
+    try:
+        found.set_result(socket.getaddrinfo(host, port, allowed_gai_family(), socket.SOCK_STREAM))
+    except Exception as error:
+        found.set_exception(error)
 
 
 def is_loopback(address: Address) -> bool:

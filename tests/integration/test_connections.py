@@ -145,7 +145,7 @@ def test_no_call_leaves_after_its_claim(
         return ask("127.0.0.1", *args, **kwargs)
 
     # A thread of its own does not see the rows of this test.
-    monkeypatch.setattr(resolver, "_Lookup", _AtOnce)
+    monkeypatch.setattr(resolver, "Thread", _AtOnce)
     monkeypatch.setattr(outcomes, "timezone", SimpleNamespace(now=now))
     with account(BASE_URL=sandbox.url.replace("127.0.0.1", "localhost")):
         services.sync_balances()
@@ -159,6 +159,6 @@ def test_no_call_leaves_after_its_claim(
         assert len(sandbox.project.payouts) == 1
 
 
-class _AtOnce(resolver._Lookup):
+class _AtOnce(threading.Thread):
     def start(self) -> None:
         self.run()
