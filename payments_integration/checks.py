@@ -90,7 +90,12 @@ def check_settings(**options: Any) -> Messages:
             hint='Add "rest_framework" to INSTALLED_APPS.',
         )
     if not settings.USE_TZ:
-        yield _error("E011", "USE_TZ is off, so the provider's times cannot be stored.", hint="Set USE_TZ = True.")
+        yield _error(
+            "E011",
+            "USE_TZ is off, so the provider's times cannot be stored.",
+            hint="Set USE_TZ = True. Convert the times that SQLite or MariaDB has stored already: they would be read "
+            "as UTC.",
+        )
     for variables in conf.misspelt.values():
         for name, meant in variables.items():
             yield _error(
@@ -183,7 +188,8 @@ def check_database(**options: Any) -> Messages:
     alias = router.db_for_write(Event)
     for using in dict.fromkeys((alias, router.db_for_read(Event))):
         zone = connections[using].timezone_name
-        if not connections[using].features.supports_timezones and zone not in _UTC:
+        # Without USE_TZ it is the site's zone, and not an option of the database: E011 says what to do.
+        if settings.USE_TZ and not connections[using].features.supports_timezones and zone not in _UTC:
             yield _error(
                 "E016",
                 f'DATABASES["{using}"]["TIME_ZONE"] is {zone}: the hour that comes twice when clocks are set back '

@@ -620,8 +620,10 @@ def test_a_webhook_below_a_language_is_a_warning(settings: Any) -> None:
 
 def test_use_tz_off_is_a_check_error(settings: Any) -> None:
     assert "payments_integration.E011" not in ids(check_settings())
+    settings.TIME_ZONE = "America/Santiago"
     settings.USE_TZ = False
     assert "payments_integration.E011" in ids(check_settings())
+    assert "payments_integration.E016" not in ids(check_database()), "its TIME_ZONE is the site's"
 
 
 @pytest.fixture(autouse=True)

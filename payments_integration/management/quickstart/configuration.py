@@ -97,6 +97,12 @@ def _variables(root: Path, port: int | None) -> Iterator[Gap]:
 
 
 def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
+    path = source_of(os.environ.get(ENVIRONMENT_VARIABLE))
+    if not settings.USE_TZ:
+        why = (
+            f"{as_shown(path, root)}; SQLite and MariaDB then read times that are stored already as UTC: convert them"
+        )
+        yield Gap("Time zones", why, "USE_TZ = True")
     lines = []
     imports = {}
     # A project that has the setting may have left out the back office on purpose. It is pages of the admin.
@@ -122,7 +128,6 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
         lines.append(f'    DATABASES["{alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 20}}')
     if not lines:
         return
-    path = source_of(os.environ.get(ENVIRONMENT_VARIABLE))
     snippet = "\n".join([*(f"from {module} import {name}" for name, module in imports.items()), "", *lines]).lstrip()
 
     def write() -> None:

@@ -506,6 +506,18 @@ def test_an_api_without_sessions_gets_a_test_and_no_view(project: Project, regis
     assert not re.search(r"self\.client|reverse", text)
 
 
+def test_a_project_without_time_zones_is_not_called_complete(project: Project) -> None:
+    """Only its owner can decide what becomes of the times that are stored."""
+    project.settings.USE_TZ = False
+    code, shown = project.run("--write")
+    assert (code, "Time zones: not written, because only you can decide how\n  quickshop/settings.py" in shown) == (
+        1,
+        True,
+    )
+    assert "    USE_TZ = True\n" in shown
+    assert "USE_TZ" not in project.read("quickshop/settings.py")
+
+
 class MoneyRouter:
     def db_for_write(self, model: type[models.Model], **hints: Any) -> str | None:
         return "money" if model._meta.app_label == "payments_integration" else None
