@@ -150,7 +150,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
     except schemas.WireError as error:
         return quarantined(account, body, source=source, reason=str(error))
     kind, object_id = (resource.object, object_id_of(resource)) if resource else _foreign_identity(event)
-    return Event(
+    return new_event(
         id=event.id,
         account=account,
         type=storable(event.type),
@@ -167,7 +167,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
 def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
     """Return an unsaved row that keeps bytes for a person to examine."""
     digest = hashlib.sha256(body).hexdigest()
-    return Event(
+    return new_event(
         id=f"{QUARANTINE_PREFIX}{digest}",
         account=account,
         type="",
@@ -180,6 +180,29 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
         state=EventState.QUARANTINED,
         error=storable(reason),
     )
+
+
+def new_event(
+    *,
+    id: str,
+    account: str,
+    type: str,
+    created_at: datetime,
+    object_kind: str,
+    object_id: str,
+    source: str,
+    body: bytes,
+    content_hash: str,
+    state: str = EventState.PENDING,
+    error: str = "",
+    traceparent: str = "",
+) -> Event:
+    """Return an unsaved row. Positional arguments take the constructor a third of the time."""
+    received_at, previous_status, dispatched_at, attempts = timezone.now(), "", None, 0
+    return Event(
+        id, account, type, created_at, object_kind, object_id, received_at, source, body, content_hash,
+        state, previous_status, dispatched_at, attempts, error, traceparent,
+    )  # fmt: skip
 
 
 def read_again(row: Event) -> bool:
