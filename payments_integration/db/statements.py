@@ -204,28 +204,44 @@ def values_about(
     expressions: Callable[[str, str, str], Sequence[Any]], kind: str, account: str, object_id: str, *, using: str
 ) -> list[Any]:
     """Do ``values_of`` for expressions about an object, with SQL that is built once for each kind."""
-    sql, parameters, conversions = _values_about_sql(expressions, kind, using)
-    given, connection = {_ACCOUNT: account, _OBJECT: object_id}, connections[using]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [given.get(value, value) for value in parameters])
-        values = list(cursor.fetchone())
-    for position, (converters, expression) in conversions.items():
-        for convert in converters:
-            values[position] = convert(values[position], expression, connection)
-    return values
+    built = _values_about_sql(expressions, kind, using)
+    return _rows_of(built, {_ACCOUNT: account, _OBJECT: object_id}, using)[0]
 
 
 #: Placeholders for the texts of a call.
 _ACCOUNT, _OBJECT = "\ufffd account of this call", "\ufffd object of this call"
 
 
+class _Built(NamedTuple):
+    """A SELECT with placeholders among its parameters, and the conversions of its columns by position."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+    conversions: dict[int, Any]
+
+
 @cache
-def _values_about_sql(
-    expressions: Callable[[str, str, str], Sequence[Any]], kind: str, using: str
-) -> tuple[str, tuple[Any, ...], dict[int, Any]]:
-    compiler = _values_query(*expressions(kind, _ACCOUNT, _OBJECT)).get_compiler(using=using)
+def _values_about_sql(expressions: Callable[[str, str, str], Sequence[Any]], kind: str, using: str) -> _Built:
+    return _build(_values_query(*expressions(kind, _ACCOUNT, _OBJECT)), using)
+
+
+def _build(query: Query, using: str) -> _Built:
+    compiler = query.get_compiler(using=using)
     sql, parameters = compiler.as_sql()
-    return str(sql), tuple(parameters), compiler.get_converters([expression for expression, *_ in compiler.select])
+    conversions = compiler.get_converters([expression for expression, *_ in compiler.select])
+    return _Built(str(sql), tuple(parameters), conversions)
+
+
+def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[Any]]:
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(built.sql, [given.get(parameter, parameter) for parameter in built.parameters])
+        found = [list(row) for row in cursor.fetchall()]
+    for position, (converters, expression) in built.conversions.items():
+        for convert in converters:
+            for row in found:
+                row[position] = convert(row[position], expression, connection)
+    return found
 
 
 def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[list[Any]]]:
@@ -236,33 +252,22 @@ def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[l
     """
 
     @lru_cache(maxsize=64)
-    def build(using: str, *args: Any) -> tuple[str, tuple[Any, ...], dict[int, Any]]:
-        compiler = query(*args).query.get_compiler(using=using)
-        sql, parameters = compiler.as_sql()
-        return str(sql), tuple(parameters), compiler.get_converters([expression for expression, *_ in compiler.select])
+    def build(using: str, *args: Any) -> _Built:
+        return _build(query(*args).query, using)
 
     def rows(
         *args: Any, using: str, given: Mapping[Any, Any], times: Mapping[datetime, datetime] = MappingProxyType({})
     ) -> list[list[Any]]:
-        sql, parameters, conversions = build(using, *args)
-        connection = connections[using]
-        prepared = connection.ops.adapt_datetimefield_value
+        prepared = connections[using].ops.adapt_datetimefield_value
         values = {**given, **{prepared(placeholder): prepared(time) for placeholder, time in times.items()}}
-        with connection.cursor() as cursor:
-            cursor.execute(sql, [values.get(parameter, parameter) for parameter in parameters])
-            found = [list(row) for row in cursor.fetchall()]
-        for position, (converters, expression) in conversions.items():
-            for convert in converters:
-                for row in found:
-                    row[position] = convert(row[position], expression, connection)
-        return found
+        return _rows_of(build(using, *args), values, using)
 
     return rows
 
 
 @lru_cache(maxsize=256)
 def stand_ins(count: int, prefix: str = "") -> tuple[str, ...]:
-    """Return so many placeholders for texts in a query of ``built_once``."""
+    """Return this many placeholders for texts, for a query of ``built_once``."""
     return tuple(f"\ufffd {prefix}{number}" for number in range(count))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -28,17 +28,16 @@ from payments_integration import conf, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import end_session, restore_session
-from payments_integration.db.claims import NOW, new_token
+from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import (
     drop_if_broken,
     first_run,
     is_transient,
-    locked,
     repeatable,
     updated,
     updated_row,
 )
-from payments_integration.inbox.finding import CLAIM, free_times, is_free, next_items
+from payments_integration.inbox.finding import CLAIM, lock_free, next_items, rows_of
 from payments_integration.inbox.loading import Item, Work, load
 from payments_integration.models import (
     MIRRORS,
@@ -47,11 +46,8 @@ from payments_integration.models import (
     Grouping,
     ObjectDispatch,
     ObjectKey,
-    Shape,
     StatusChange,
-    keys_of,
     of_objects,
-    shape_of,
 )
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
@@ -136,7 +132,7 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
         return Page(using)
     # Find the rows to lock by primary key: by another index, MariaDB also locks the gaps beside them. Commit new rows
     # before locking them: other workers would wait for uncommitted ones.
-    known, is_first_run = _lock_rows(keys, using), first_run()
+    known, is_first_run = rows_of(keys, using), first_run()
 
     def with_new() -> list[int]:
         # If another worker has inserted one of them since, the retry reads them.
@@ -145,16 +141,14 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
         there = () if are_all_new else ObjectDispatch.objects.filter(of_objects(keys)).values_list(*names)
         missing = [ObjectDispatch(**dict(zip(names, key, strict=True))) for key in sorted(keys.difference(there))]
         statements.insert_many(missing, keys=False)
-        return _lock_rows(keys, using)
+        return rows_of(keys, using)
 
     if len(known) < len(keys):
         known = repeatable(with_new, using=using, durable=True)
 
     def take() -> tuple[Page, list[telemetry.DispatchFailed]]:
         page, now = Page(using), timezone.now()
-        given = dict(zip(_stand_ins(len(known)), known, strict=True))
-        found = _free(len(known), using=using, given=given, times=free_times(now)) if known else []
-        rows = [statements.instance(ObjectDispatch, values, using) for values in found]
+        rows = lock_free(known, now, using)
         left_in_hand = _left_in_hand([row for row in rows if row.claim_token])
         failed = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
         deaths = list(failed.values())
@@ -172,28 +166,6 @@ def claim(keys: set[ObjectKey], using: str) -> Page:
     for death in deaths:
         telemetry.happened(death)
     return page
-
-
-def _lock_rows(keys: Iterable[ObjectKey], using: str) -> list[int]:
-    shape, given = shape_of(keys)
-    return [pk for [pk] in _keys_of_rows(shape, using=using, given=given)]
-
-
-@statements.built_once
-def _keys_of_rows(shape: Shape) -> QuerySet[Any, Any]:
-    return ObjectDispatch.objects.filter(of_objects(keys_of(shape))).values_list("pk")
-
-
-@statements.built_once
-def _free(count: int) -> QuerySet[ObjectDispatch]:
-    """Return the free ones of so many rows, locked, without those that another worker has locked."""
-    free = ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count))
-    return locked(free, skip_locked=True).order_by("pk")
-
-
-def _stand_ins(count: int) -> range:
-    """Return placeholders for the keys of so many rows."""
-    return range(-count, 0)
 
 
 def _left_in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:

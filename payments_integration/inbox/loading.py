@@ -5,35 +5,16 @@ An item is an event, or a status change that an answer brought.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
-
-from django.db.models import F, Max, Min, OuterRef, Q, QuerySet
 
 from payments_integration import conf
 from payments_integration.db import statements
-from payments_integration.models import (
-    MIRRORS,
-    Event,
-    EventState,
-    ObjectDispatch,
-    ObjectKey,
-    Shape,
-    StatusChange,
-    keys_of,
-    of_objects,
-    shape_of,
-)
-from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset, id_field
-
-#: Later items of the object wait for these events: another worker may be applying a pending one, and a later batch may
-#: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
-TO_BE_APPLIED_STATES = (Q(state=EventState.HELD), Q(state=EventState.PENDING, attempts=0))
-TO_BE_APPLIED = TO_BE_APPLIED_STATES[0] | TO_BE_APPLIED_STATES[1]
-#: The states of an event that was dispatched once: a replayed one waits again, and may be parked.
-_ONCE_DONE = (EventState.DONE, EventState.APPLIED, EventState.PARKED)
+from payments_integration.inbox.finding import EARLIEST, applied_items, brought_by, first_waiting, newest_dispatched
+from payments_integration.models import MIRRORS, Event, ObjectDispatch, ObjectKey, StatusChange, shape_of
+from payments_integration.projection import MAX_AHEAD, awaiting_read, id_field
 
 Item = Event | StatusChange
 
@@ -101,10 +82,10 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     # Read mirror rows and waiting events first: a change after that is noticed when the item is dispatched.
     _load_mirrors(works, using)
     (shape, given), most = shape_of(works), conf.current().BATCH_SIZE
-    waiting = _first_waiting(shape, using=using, given=given)
+    waiting = first_waiting(shape, using=using, given=given)
     blocked_from = {(account, kind, object_id): at for account, kind, object_id, at in waiting}
-    events = _load_items(Event, "created_at", shape, given, most, using)
-    answered = _load_items(StatusChange, "at", shape, given, most, using)
+    events = applied_items(Event, "created_at", shape, given, most, using)
+    answered = applied_items(StatusChange, "at", shape, given, most, using)
     # The transaction that applies an event requests the read that it needs, so look for the read after the event.
     unread = awaiting_read(works)
     is_whole = max(len(events), len(answered)) < most
@@ -125,35 +106,12 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
             work.max_ahead = MAX_AHEAD + timedelta(seconds=offset)
             work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
     by_id = {event.pk: event for event in events}
-    for change in _brought_by(by_id, using):
+    for change in brought_by(by_id, using):
         change.event = by_id[str(change.event_id)]
         works[change.event.object_key].changes.setdefault(change.event.pk, []).append(change)
     loaded = [work for work in works.values() if work.items]
     _load_staleness(loaded, using)
     return loaded, is_whole
-
-
-@statements.built_once
-def _first_waiting(shape: Shape) -> QuerySet[Any, Any]:
-    waiting = Event.objects.filter(of_objects(keys_of(shape)), TO_BE_APPLIED).order_by()
-    return waiting.values_list("account", "object_kind", "object_id").annotate(Min("created_at"))
-
-
-def _load_items(model: Any, when: str, shape: Shape, given: dict[str, str], most: int, using: str) -> list[Any]:
-    """Return items to dispatch, each with ``clock_offset``: the provider's clock minus ours in seconds."""
-    items = []
-    for *values, offset in _applied(model, when, shape, most, using=using, given=given):
-        item = statements.instance(model, values, using)
-        item.clock_offset = offset
-        items.append(item)
-    return items
-
-
-@statements.built_once
-def _applied(model: Any, when: str, shape: Shape, most: int) -> QuerySet[Any]:
-    items: QuerySet[Any] = model._default_manager.filter(of_objects(keys_of(shape)), state=EventState.APPLIED)
-    items = items.annotate(clock_offset=clock_offset(OuterRef("account")))
-    return items.order_by(when, "pk")[:most]
 
 
 def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
@@ -167,45 +125,12 @@ def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
                 work.values, work.seen = values, (values[version_at], values[erased_at] is not None)
 
 
-def _brought_by(events: Collection[str], using: str) -> list[StatusChange]:
-    """Return the status changes that these events brought."""
-    if not events:
-        return []
-    given = dict(zip(statements.stand_ins(len(events)), events, strict=True))
-    found = _changes_of(len(events), using=using, given=given)
-    return [statements.instance(StatusChange, values, using) for values in found]
-
-
-@statements.built_once
-def _changes_of(count: int) -> QuerySet[StatusChange]:
-    return StatusChange.objects.filter(event__in=statements.stand_ins(count)).order_by("pk")
-
-
 def _load_staleness(works: list[Work], using: str) -> None:
     if not works:
         return
     by_key = {work.row.object_key: work for work in works}
     (shape, given), earliest = shape_of(by_key), min(time_of(work.items[0]) for work in works)
     max_ahead = tuple({work.row.account: work.max_ahead for work in works}.items())
-    newest = _newest_dispatched(shape, max_ahead, using=using, given=given, times={_EARLIEST: earliest})
+    newest = newest_dispatched(shape, max_ahead, using=using, given=given, times={EARLIEST: earliest})
     for account, kind, object_id, created_at in newest:
         by_key[account, kind, object_id].dispatched_to = created_at
-
-
-#: The time of the earliest item, in SQL that is built once.
-_EARLIEST = datetime(1970, 3, 1, tzinfo=UTC)
-
-
-@statements.built_once
-def _newest_dispatched(shape: Shape, max_ahead: tuple[tuple[str, timedelta], ...]) -> QuerySet[Any, Any]:
-    not_far_ahead = Q()
-    for account, most in max_ahead:
-        not_far_ahead |= Q(account=account, created_at__lt=F("received_at") + most)
-    dispatched = Event.objects.filter(
-        of_objects(keys_of(shape)),
-        not_far_ahead,
-        state__in=_ONCE_DONE,
-        dispatched_at__isnull=False,
-        created_at__gt=_EARLIEST,
-    )
-    return dispatched.order_by().values_list("account", "object_kind", "object_id").annotate(Max("created_at"))

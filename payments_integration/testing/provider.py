@@ -84,7 +84,7 @@ class ProviderSandbox:
 
     def _deliver(self) -> int:
         attempts = self.engine.deliver_due()
-        # Here, and not in _post: to the engine an exception is a failed delivery, also that of ``-W error``.
+        # Here, and not in _post: to the engine an exception is a failed delivery, even a warning under ``-W error``.
         unanswered, self._unanswered = self._unanswered, []
         for problem in dict.fromkeys(unanswered):
             # Otherwise only an assertion about the payment would fail.
