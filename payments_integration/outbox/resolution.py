@@ -63,8 +63,9 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
 def retry(operation: Operation | str, actor: object = None) -> Operation:
     """Send an operation again now, with the same key and bytes.
 
-    Looks up an operation first if the ledger takes it for unsent and it is older than an hour: a restored backup
-    forgets what was sent. If one object is certainly its result, it is linked instead, and nothing is sent.
+    Looks up an operation first if the ledger takes it for unsent, and it is older than an hour or was recorded under
+    another API key: a restored backup forgets what was sent. If one object is certainly its result, it is linked
+    instead, and nothing is sent.
 
     Args:
         operation: An instance or its id.
@@ -113,7 +114,8 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
     """Close an operation that was not executed, as a person has verified. It will not be sent.
 
     For operations that need a person or were never sent. Reads the provider and the mirror first. If the operation was
-    recorded within the last hour and never sent, or its account is gone, it reads only the mirror.
+    recorded within the last hour under the present API key and never sent, or its account is gone, it reads only the
+    mirror.
 
     Args:
         operation: An instance or its id.

@@ -479,11 +479,7 @@ def _number(model: Any) -> Any:
     """
     if prices.column(model, model.merchant_reference_field) is None:
         return None
-    field = model._meta.get_field(model.merchant_reference_field)
-    while field.is_relation:
-        if isinstance(field.related_model, str):
-            return None  # no such model, as Django's own check says
-        field = field.target_field
+    field = prices.target(model._meta.get_field(model.merchant_reference_field))
     return field if isinstance(field, models.IntegerField) else None
 
 

@@ -55,8 +55,11 @@ def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | Non
 
 
 def target(field: Any) -> Any:
-    """Return the field that holds the values of a relation's column; any other field is its own."""
-    while field is not None and field.is_relation:
+    """Return the field that holds the values of a relation's column; any other field is its own.
+
+    So is a relation to a model that does not exist, as Django's own check says.
+    """
+    while field is not None and field.is_relation and not isinstance(field.related_model, str):
         field = field.target_field
     return field
 

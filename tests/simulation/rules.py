@@ -25,7 +25,11 @@ _SEND_AND_RECORD = """\
                 if operation._state.adding:
                     operation.save(force_insert=True)
 """
-_DISPATCH = "        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))\n"
+_DISPATCH = """\
+        copy_context().run(
+            partial(repeatable, call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
+        )
+"""
 _MARK_AND_DISPATCH = """\
         from django.db import transaction
         with transaction.atomic(using=page.using), statements.preparing_cursor(connections[page.using]) as cursor:
@@ -258,9 +262,9 @@ MUTANTS = (
     ),
     _one(
         "a claim outlives its holder",
-        "inbox/claiming.py",
-        "ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count))",
-        'ObjectDispatch.objects.filter(is_free(NOW), pk__in=_stand_ins(count), claim_token="")',
+        "inbox/finding.py",
+        "ObjectDispatch.objects.filter(is_free(NOW), pk__in=_row_stand_ins(count))",
+        'ObjectDispatch.objects.filter(is_free(NOW), pk__in=_row_stand_ins(count), claim_token="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",

@@ -1056,6 +1056,26 @@ def test_models_that_find_other_payments_for_the_same_rows_are_warned_about() ->
 
 
 @isolate_apps("tests.factories.receivers")
+def test_a_reference_to_a_model_that_does_not_exist_is_djangos_error() -> None:
+    class Base(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        lost = models.OneToOneField("receivers.Lost", on_delete=models.CASCADE)
+        merchant_reference_field = "lost_id"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Child(Base):
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    assert found_ids(Child) == ["W020"]
+    assert found_ids(Base) == ["E300"]
+
+
+@isolate_apps("tests.factories.receivers")
 def test_two_models_whose_references_are_numbers_are_warned_about() -> None:
     class Numbered(Payable):
         merchant_reference_field = "id"

@@ -61,8 +61,15 @@ def test_a_handler_sends_nothing_in_a_thread_without_its_transaction(fake: Fake)
 def test_a_handler_defers_only_in_its_own_transaction(fake: Fake) -> None:
     """Deferred in another thread's connection, the payout would be made although the handler is rolled back."""
 
+    def in_its_thread() -> Operation:
+        try:
+            return services.defer(services.create_payout, **PAYOUT)
+        finally:
+            if not connection.in_atomic_block:
+                connection.close()
+
     async def defer() -> Operation:
-        return await sync_to_async(services.defer)(services.create_payout, **PAYOUT)
+        return await sync_to_async(in_its_thread)()
 
     with dispatching():
         with pytest.raises(TransactionRefused, match=r"asyncio\.run"):
