@@ -58,15 +58,13 @@ class KnownValues(admin.SimpleListFilter):
             return queryset
         field = str(self.parameter_name)
         if value == OTHER:
-            return queryset.filter(**{f"{field}__in": others(queryset.model, field, self._known())})
+            keys = [key for key, _label in type(self).values()]
+            return queryset.filter(**{f"{field}__in": others(queryset.model, field, keys)})
         if "\x00" in value:
             raise IncorrectLookupParameters
         if SEPARATOR in value:
             return queryset.filter(**{f"{field}__in": value.split(SEPARATOR)})
         return queryset.filter(**{field: value})
-
-    def _known(self) -> list[str]:
-        return [key for key, _label in type(self).values()]
 
 
 def others(model: type[Model], field: str, known: Iterable[str]) -> list[str]:
@@ -120,17 +118,16 @@ CURRENCY = known("currency", _("currency"), Currency)
 FAMILY = known("method_family", _("method family"), MethodFamily)
 
 
-def _refunded_choices() -> Choices:
-    return [("yes", _("in part or in full"))]
-
-
 class Refunded(KnownValues):
     """Filters payments that were refunded, in part or in full."""
 
     title = _("refunded")
     parameter_name = REFUNDED
-    values = staticmethod(_refunded_choices)
     open_ended = False
+
+    @staticmethod
+    def values() -> Choices:
+        return [("yes", _("in part or in full"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return refunded(queryset) if self.value() else queryset
