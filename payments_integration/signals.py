@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from asgiref.sync import iscoroutinefunction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
-from payments_integration.db.border import closed_blocks
+from payments_integration.db.border import closed_blocks, restored_language
 from payments_integration.exceptions import INTERRUPTIONS
 
 _APP_LABEL = "payments_integration"
@@ -86,8 +86,8 @@ class SynchronousSignal(Signal):
         responses: list[tuple[Callable[..., Any], Any]] = []
         for receiver in self._live_receivers(sender)[0]:
             try:
-                with closed_blocks():
-                    response = copy_context().run(partial(receiver, signal=self, sender=sender, **named))
+                with closed_blocks(), restored_language():
+                    response = receiver(signal=self, sender=sender, **named)
                     _refuse_unrun(receiver, response)
                 responses.append((receiver, response))
             except INTERRUPTIONS:

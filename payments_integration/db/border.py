@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from datetime import tzinfo
 from functools import partial
 from inspect import iscoroutine
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -20,6 +20,7 @@ from typing import Any
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
+from django.utils import timezone, translation
 
 from payments_integration import telemetry
 from payments_integration.exceptions import INTERRUPTIONS
@@ -40,6 +41,14 @@ def refuse_coroutine(result: Any) -> None:
         raise TypeError("it is async, and nothing awaits it: call asgiref.sync.async_to_sync(function)")
 
 
+@contextmanager
+def restored_language() -> Iterator[None]:
+    """Restore the language and the time zone afterwards: the project's code may activate a customer's."""
+    zone = timezone.get_current_timezone()  # noqa: TID251  (as it is in this thread)
+    with translation.override(translation.get_language()), timezone.override(zone):
+        yield
+
+
 class Callbacks:
     """The callbacks that are registered on a connection from now on.
 
@@ -54,11 +63,15 @@ class Callbacks:
         self._interruptions: list[BaseException] = []
 
     def contain(self) -> None:
-        """Replace each callback, in place, by one that logs its errors. Django still decides if it is called."""
+        """Replace each callback, in place, by one that logs its errors. Django still decides if it is called.
+
+        It has the present language and time zone: its receiver may have activated a customer's.
+        """
         registered: Any = self._connection.run_on_commit
+        zone = timezone.get_current_timezone()  # noqa: TID251  (as the receiver left it)
+        call = partial(self._call, translation.get_language(), zone)
         registered[self._first :] = [
-            (savepoints, partial(self._call, callback), robust)
-            for savepoints, callback, robust in registered[self._first :]
+            (savepoints, partial(call, callback), robust) for savepoints, callback, robust in registered[self._first :]
         ]
 
     def raise_interruption(self) -> None:
@@ -66,10 +79,10 @@ class Callbacks:
         if self._interruptions:
             raise self._interruptions.pop(0)
 
-    def _call(self, callback: Callable[[], Any]) -> None:
+    def _call(self, language: str | None, zone: tzinfo, callback: Callable[[], Any]) -> None:
         try:
-            with closed_blocks():
-                result = copy_context().run(callback)
+            with closed_blocks(), translation.override(language), timezone.override(zone):
+                result = callback()
             refuse_coroutine(result)
         except INTERRUPTIONS as interruption:
             self._interruptions.append(interruption)

@@ -7,7 +7,6 @@ still waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import copy_context
 from copy import copy
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -21,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import closed_blocks
+from payments_integration.db.border import closed_blocks, restored_language
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
@@ -103,11 +102,8 @@ def call_receivers(page: Page, work: Work) -> None:
             raise lost_by_receiver(error, item) from error
 
     try:
-        # In a context of its own: a receiver may activate a customer's language or time zone, which its callbacks
-        # may still need, and the next item's receivers must not get.
-        copy_context().run(
-            partial(repeatable, call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
-        )
+        with restored_language():
+            repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
     except AnyDatabaseError as error:
         if failure is not None:
             # The receiver broke the connection, so the rollback failed as well.

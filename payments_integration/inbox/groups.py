@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextvars import copy_context
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -19,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import Callbacks, closed_blocks
+from payments_integration.db.border import Callbacks, closed_blocks, restored_language
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
@@ -86,12 +85,13 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
             if done and (len(done) >= page.most_in_group or time.monotonic() >= ends_at or page.is_over):
                 break
             registered = Callbacks(connection, ids_of(item))
-            try:
-                copy_context().run(partial(_call, work, item, connection, is_stale=is_stale))
-            except BaseException as error:
-                failure = GroupFailed(work, item)
-                raise failure from error
-            registered.contain()
+            with restored_language():
+                try:
+                    _call(work, item, connection, is_stale=is_stale)
+                except BaseException as error:
+                    failure = GroupFailed(work, item)
+                    raise failure from error
+                registered.contain()
             callbacks.append(registered)
             done.append((work, item))
         items = [item for _, item in done]

@@ -26,9 +26,8 @@ _SEND_AND_RECORD = """\
                     operation.save(force_insert=True)
 """
 _DISPATCH = """\
-        copy_context().run(
-            partial(repeatable, call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
-        )
+        with restored_language():
+            repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
 """
 _MARK_AND_DISPATCH = """\
         from django.db import transaction

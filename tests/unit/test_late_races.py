@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def test_an_object_whose_row_another_worker_inserts_meanwhile_is_dispatched(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = claiming._lock_rows
+    real = claiming.rows_of
 
-    def read_before_the_other(keys: Any) -> Any:
-        found = real(keys)
+    def read_before_the_other(keys: Any, using: str) -> Any:
+        found = real(keys, using)
         [(account, kind, object_id)] = keys
         ObjectDispatch.objects.create(account=account, object_kind=kind, object_id=object_id)
-        monkeypatch.setattr(claiming, "_lock_rows", real)
+        monkeypatch.setattr(claiming, "rows_of", real)
         return found
 
-    monkeypatch.setattr(claiming, "_lock_rows", read_before_the_other)
+    monkeypatch.setattr(claiming, "rows_of", read_before_the_other)
     event = factories.life()[0]
     inbox.receive("default", factories.body(event))
     inbox.process()
