@@ -228,8 +228,20 @@ def _values_about_sql(expressions: Callable[[str, str, str], Sequence[Any]], kin
 def _build(query: Query, using: str) -> _Built:
     compiler = query.get_compiler(using=using)
     sql, parameters = compiler.as_sql()
-    conversions = compiler.get_converters([expression for expression, *_ in compiler.select])
+    found = compiler.get_converters([expression for expression, *_ in compiler.select])
+    conversions = {
+        position: ([_of_any_connection(each, compiler.connection) for each in converters], expression)
+        for position, (converters, expression) in found.items()
+    }
     return _Built(str(sql), tuple(parameters), conversions)
+
+
+def _of_any_connection(convert: Callable[..., Any], connection: BaseDatabaseWrapper) -> Callable[..., Any]:
+    """Return a conversion that can be kept: a method of SQLite or MariaDB would keep its connection open as well."""
+    if getattr(convert, "__self__", None) is not connection.ops:
+        return convert
+    name = convert.__name__
+    return lambda value, expression, connection: getattr(connection.ops, name)(value, expression, connection)
 
 
 def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[Any]]:
@@ -489,7 +501,7 @@ def _conversions(model: type[Model], using: str) -> tuple[list[str], list[tuple[
         expression: Any = field.cached_col
         converters = connection.ops.get_db_converters(expression) + expression.get_db_converters(connection)
         if converters:
-            found.append((position, expression, converters))
+            found.append((position, expression, [_of_any_connection(each, connection) for each in converters]))
     return [field.attname for field in model._meta.concrete_fields], found
 
 

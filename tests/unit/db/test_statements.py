@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.db import DataError, IntegrityError, connection, transaction
-from django.db.models import Exists, Subquery
+from django.db import DataError, IntegrityError, connection, connections, transaction
+from django.db.models import Exists, QuerySet, Subquery
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -251,3 +254,29 @@ def test_rows_are_locked_within_a_transaction_only() -> None:
     with transaction.atomic():
         assert len(statements.rows_in(Event, keys, "default", lock=True)) == 1
     assert len(statements.rows_in(Event, keys, "default")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sql_that_is_built_once_does_not_keep_the_connection_of_its_thread() -> None:
+    """A server with many threads, each of which ends, would keep as many connections to the database open."""
+
+    @statements.built_once
+    def times() -> QuerySet[Any, Any]:
+        return Event.objects.values_list("received_at")
+
+    def read() -> tuple[weakref.ref[Any], Any, Any]:
+        [[received_at]] = times(using="default", given={})
+        [values] = statements.rows_in(Event, {"id": [event.pk]}, "default")
+        read_again = statements.from_values(Event, values, "default").received_at
+        connections["default"].close()
+        return weakref.ref(connections["default"]), received_at, read_again
+
+    event = new_event()
+    statements.insert_if_free(event, using="default")
+    statements._conversions.cache_clear()
+    with ThreadPoolExecutor(1) as thread:
+        left, *found = thread.submit(read).result()
+    gc.collect()
+    assert left() is None
+    [[received_at]] = times(using="default", given={})
+    assert {received_at, *found} == {event.received_at}
