@@ -14,6 +14,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
+from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -280,7 +281,7 @@ def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[l
 @lru_cache(maxsize=256)
 def stand_ins(count: int, prefix: str = "") -> tuple[str, ...]:
     """Return this many placeholders for texts, for a query of ``built_once``."""
-    return tuple(f"\ufffd {prefix}{number}" for number in range(count))
+    return tuple(intern(f"\ufffd {prefix}{number}") for number in range(count))
 
 
 def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool = False) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache, reduce
 from itertools import chain
 from operator import or_
+from sys import intern
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from django.core.exceptions import MultipleObjectsReturned, ObjectDoesNotExist
@@ -147,14 +148,15 @@ def shape_of(keys: Iterable[ObjectKey], prefix: str = "") -> tuple[Shape, dict[s
     return shape, dict(zip(chain.from_iterable(keys_of(shape, prefix)), chain.from_iterable(ordered), strict=True))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def keys_of(shape: Shape, prefix: str = "") -> list[ObjectKey]:
     """Return placeholders for keys of this shape, for a query that is built once."""
-    return [
-        (f"\ufffd {prefix}account {group}", f"\ufffd {prefix}kind {group}", f"\ufffd {prefix}id {group}.{number}")
-        for group, count in enumerate(shape)
-        for number in range(count)
-    ]
+    keys = []
+    for group, count in enumerate(shape):
+        account, kind = intern(f"\ufffd {prefix}account {group}"), intern(f"\ufffd {prefix}kind {group}")
+        # One text for all shapes: almost each batch of a backlog has another shape, and hundreds of objects.
+        keys += [(account, kind, intern(f"\ufffd {prefix}id {group}.{number}")) for number in range(count)]
+    return keys
 
 
 def of_objects(keys: Iterable[ObjectKey]) -> models.Q:

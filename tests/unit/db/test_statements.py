@@ -4,6 +4,7 @@ import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ from django.test.utils import CaptureQueriesContext
 
 from payments_integration.db import statements
 from payments_integration.inbox import receiving
-from payments_integration.models import DueRefresh, Event, EventSource, EventState, StatusChange, deletion_allowed
+from payments_integration.models import (
+    DueRefresh,
+    Event,
+    EventSource,
+    EventState,
+    StatusChange,
+    deletion_allowed,
+    keys_of,
+)
 from tests import factories
 from tests.databases import DRIVER
 from tests.fake_provider import payment as payment_of
@@ -280,3 +289,11 @@ def test_sql_that_is_built_once_does_not_keep_the_connection_of_its_thread() -> 
     assert left() is None
     [[received_at]] = times(using="default", given={})
     assert {received_at, *found} == {event.received_at}
+
+
+def test_statements_for_other_numbers_of_objects_share_the_texts_of_their_placeholders() -> None:
+    """Almost each batch of a backlog has another shape, and hundreds of objects: a worker would keep 40 MB."""
+    few, many = (
+        {id(text) for text in [*chain(*keys_of((count, count))), *statements.stand_ins(count)]} for count in (30, 40)
+    )
+    assert few < many
