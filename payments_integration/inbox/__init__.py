@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         receive_unread as receive_unread,
     )
     from payments_integration.inbox.releasing import (
+        LONGEST_HOLD as LONGEST_HOLD,
         dispatch_history as dispatch_history,
         release as release,
         release_overdue as release_overdue,

@@ -79,12 +79,14 @@ class Poll:
 def polled_from(account: str, since: datetime) -> datetime:
     """Return where a new listener begins: before ``since`` if an earlier one was interrupted and its events wait.
 
-    Events of a pass that is running, or that the next pass continues, are left to it.
+    Events of a pass that is running, or that the next pass continues, are left to it. Events that have waited for an
+    hour are released anyway: a listener that starts weeks later does not read all events of those weeks.
     """
     if state_of(account).filter(~PASS.free() | Q(window_from__isnull=False)).exists():
         return since
     waiting = Event.objects.filter(account=account, state__in=(EventState.PENDING, EventState.HELD), attempts=0)
-    oldest = waiting.filter(source=EventSource.RECONCILIATION).aggregate(oldest=Min("created_at"))["oldest"]
+    waiting = waiting.filter(source=EventSource.RECONCILIATION, received_at__gt=timezone.now() - inbox.LONGEST_HOLD)
+    oldest = waiting.aggregate(oldest=Min("created_at"))["oldest"]
     return since if oldest is None else min(since, oldest - OVERLAP)
 
 

@@ -486,6 +486,18 @@ class TestListen:
         run("payments_listen", "--once", since=since)
         assert len(receiver.events) == Event.objects.count()
 
+    def test_listen_begins_now_if_an_earlier_one_was_interrupted_long_ago(
+        self, sandbox: ProviderSandbox, receiver: Receiver
+    ) -> None:
+        missed_payment(sandbox)
+        with mock.patch.object(inbox, "release", side_effect=KeyboardInterrupt):
+            run("payments_listen")
+        left = Event.objects.count()
+        Event.objects.update(received_at=timezone.now() - timedelta(hours=2))
+        missed_payment(sandbox)
+        run("payments_listen", "--once", since=timezone.now() + timedelta(hours=1))
+        assert len(receiver.events) == Event.objects.count() == left
+
     def test_listen_prints_the_types_asked_for_and_receives_all(self, sandbox: ProviderSandbox) -> None:
         missed_payment(sandbox)
         output = run("payments_listen", "--once", "--events", "*.updated", "--events", "payment.succeeded", "refund.*")
