@@ -130,7 +130,7 @@ def _load_staleness(works: list[Work], using: str) -> None:
         return
     by_key = {work.row.object_key: work for work in works}
     (shape, given), earliest = shape_of(by_key), min(time_of(work.items[0]) for work in works)
-    max_ahead = tuple({work.row.account: work.max_ahead for work in works}.items())
+    max_ahead = tuple(sorted({work.row.account: work.max_ahead for work in works}.items()))
     newest = newest_dispatched(shape, max_ahead, using=using, given=given, times={EARLIEST: earliest})
     for account, kind, object_id, created_at in newest:
         by_key[account, kind, object_id].dispatched_to = created_at

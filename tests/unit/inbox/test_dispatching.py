@@ -781,6 +781,21 @@ def test_the_queries_that_dispatch_an_event_are_built_once(receiver: Receiver) -
     assert built == []
 
 
+def test_the_order_of_accounts_in_a_page_costs_no_query(receiver: Receiver) -> None:
+    def dispatch(*accounts: str) -> list[str]:
+        for account in accounts:
+            name = f"pay_{account}_before_{accounts[-1]}"
+            ObjectDispatch.objects.create(account=account, object_kind="payment", object_id=name)
+            inbox.receive(account, body(factories.life(name)[0]))
+        inbox.process()
+        with built_queries() as built:
+            assert inbox.dispatch() == 2
+        return built
+
+    dispatch("default", "second")
+    assert dispatch("second", "default") == []
+
+
 @pytest.mark.parametrize("accounts", [("default",), ("default", "second")])
 def test_pages_of_other_shapes_do_not_share_their_queries(receiver: Receiver, accounts: tuple[str, ...]) -> None:
     for size in (1, 3, 2):
