@@ -308,6 +308,7 @@ REFRESH = Button(
     weight=Weight.QUIET,
     permission="",
     call=lambda obj, press: services.refresh(obj),
+    shown=display.can_send,
     twin=None,
     done=_("Refreshed from the provider."),
 )
@@ -343,10 +344,6 @@ class MirrorAdmin(ReadOnlyAdmin):
         if obj is not None and (words := display.removed(obj.account)):
             context["pi_warnings"] = [words]
         return super().render_change_form(request, context, *args, **kwargs)
-
-    def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
-        # Every button sends something.
-        return () if display.removed(obj.account) else super()._button_tools(request, obj)
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         yield from page.events(about(Event, obj).order_by("-created_at", "-pk"), obj.object_id)

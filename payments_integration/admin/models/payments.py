@@ -69,7 +69,7 @@ class PaymentAdmin(MirrorAdmin):
             twin=twins.same("cancel_payment"),
             done=canceled,
             logged=_("Canceled at the provider."),
-            shown=lambda obj: obj.status in CANCELABLE_PAYMENT_STATUSES,
+            shown=lambda obj: display.can_send(obj) and obj.status in CANCELABLE_PAYMENT_STATUSES,
             question=_("The payer can no longer pay it."),
         ),
     )

@@ -52,7 +52,7 @@ class PayoutAdmin(MirrorAdmin):
             twin=twins.same("cancel_payout"),
             done=canceled,
             logged=_("Canceled at the provider."),
-            shown=lambda obj: obj.status in CANCELABLE_PAYOUT_STATUSES,
+            shown=lambda obj: display.can_send(obj) and obj.status in CANCELABLE_PAYOUT_STATUSES,
             question=_("The money goes back to the available balance."),
         ),
     )

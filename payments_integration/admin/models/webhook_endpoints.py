@@ -22,8 +22,8 @@ from payments_integration.enums import ActiveStatus
 from payments_integration.models import WebhookEndpoint
 
 
-def _exists(endpoint: WebhookEndpoint) -> bool:
-    return endpoint.deleted_at is None
+def _can_change(endpoint: WebhookEndpoint) -> bool:
+    return endpoint.deleted_at is None and display.can_send(endpoint)
 
 
 def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
@@ -56,7 +56,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
             twin=twins.same("rotate_webhook_secret"),
             done=_rotated,
             logged=gettext_lazy("Secret rotated at the provider."),
-            shown=lambda obj: _exists(obj) and obj.gone_at is None,
+            shown=lambda obj: _can_change(obj) and obj.gone_at is None,
             question=gettext_lazy("The provider makes a new secret; the old one stays valid for 24 hours."),
         ),
         Button(
@@ -68,7 +68,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
             twin=twins.same("delete_webhook_endpoint"),
             done=gettext_lazy("The endpoint was deleted. Its row stays, without its secret."),
             logged=gettext_lazy("Deleted at the provider."),
-            shown=_exists,
+            shown=_can_change,
             question=gettext_lazy("Nothing is delivered to this URL any more. Reconciliation still finds events."),
         ),
     )

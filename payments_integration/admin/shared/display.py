@@ -306,6 +306,11 @@ def removed(account: str) -> str:
     return words % {"account": text(account)}
 
 
+def can_send(row: Any) -> bool:
+    """Return True if the row's account is in the settings: for a button that asks the provider."""
+    return row.account in conf.aliases()
+
+
 def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfigured) -> str:
     """Explain an error in one paragraph to the person who caused it."""
     if isinstance(error, OutcomeUnknown | ApprovalRequired):

@@ -10,17 +10,20 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.signals import got_request_exception
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import translation
 from django.views.debug import ExceptionReporter
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import services
+from payments_integration.admin.models.payments import PaymentAdmin
+from payments_integration.admin.shared.buttons import Button
 from payments_integration.enums import DocumentType
 from payments_integration.exceptions import (
     ApprovalRequired,
@@ -548,6 +551,22 @@ def test_rows_of_a_removed_account_offer_nothing_and_say_why(boss: Client) -> No
         assert REMOVED in html
         for name in ("refund", "cancel", "refresh"):
             assert f"{row.pk}/{name}/" not in html.replace(paid.pk, row.pk), (row, name)
+
+
+def test_a_removed_account_keeps_the_buttons_of_the_project(rf: RequestFactory, admin_user: User) -> None:
+    class ShopAdmin(PaymentAdmin):
+        buttons = (
+            *PaymentAdmin.buttons,
+            Button(name="ship", label="Ship", permission="", call=lambda row, press: None, twin=None, done=""),
+        )
+
+        def object_url(self, name: str, obj: Payment) -> str:
+            return name
+
+    request = rf.get("/")
+    request.user = admin_user
+    row = rows.payment(account="gone", status="requires_action")
+    assert [tool.label for tool in ShopAdmin(Payment, site)._button_tools(request, row)] == ["Ship"]
 
 
 def test_a_removed_account_has_no_form_of_a_refund(boss: Client) -> None:
