@@ -110,6 +110,13 @@ def test_each_metric_has_a_description_and_the_page_names_metrics_that_exist() -
     assert named <= set(defined()) | {"payments_health"}
 
 
+def test_the_page_tells_the_metrics_of_a_process_from_those_of_the_database() -> None:
+    """On all targets but one, an operator drops the latter."""
+    [expression] = re.findall(r"^`(payments_\(.*)`\.$", PAGE, re.MULTILINE)
+    of_processes = {name for name in defined() if re.fullmatch(expression, name)}
+    assert of_processes == set(defined()) - set(FAMILIES)
+
+
 def test_every_alert_has_a_summary_and_a_link_into_the_runbook() -> None:
     codes = {code.value for code in Reason} | {"{{ $labels.code }}", "a-debt"}
     assert "\n## A debt\n" in RUNBOOK.read_text()
