@@ -39,7 +39,11 @@ class Resolver:
                 # An executor would keep the process from ending until its threads end.
                 Thread(target=_look_up, args=(host, port, lookup), name=name, daemon=True).start()
                 self._lookups[host, port] = lookup
-        return lookup.result(left())
+        error = lookup.exception(left())
+        if error is not None:
+            # A copy: the traceback's frames hold each caller's request, and the lookup is kept until the next one.
+            raise type(error)(*error.args)
+        return lookup.result()
 
 
 def _look_up(host: str, port: int, found: Future[list[Address]]) -> None:

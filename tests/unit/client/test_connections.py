@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from django.test import override_settings
 
 from payments_integration import conf
 from payments_integration.client import Client, before_sending, connections
+from payments_integration.client.resolver import Resolver
 from payments_integration.exceptions import InvalidState, NoAnswer, RateLimited
 from payments_integration.sync import get_client
 from tests.servers import wait_until
@@ -271,6 +273,26 @@ def test_many_black_holed_addresses_end_at_the_deadline(hosts: dict[str, Any]) -
         text = unsent(client_of(f"http://provider.example:{port}"), write)
         assert 1.9 < time.monotonic() - begun < 8
     assert f"http://provider.example:{port} did not accept a connection in time." in text
+
+
+def test_a_failed_lookup_keeps_no_request(hosts: dict[str, Any]) -> None:
+    """It is kept until the next one. The traceback of an error holds the frames of whoever waited for it."""
+
+    def fails() -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "not known")
+
+    def frames(error: BaseException) -> set[str]:
+        return {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+
+    hosts["provider.example"] = fails
+    found = Resolver()
+    with pytest.raises(socket.gaierror, match="not known") as raised:
+        found.addresses("provider.example", 443, lambda: 9.0)
+    [lookup] = found._lookups.values()
+    kept = lookup.exception()
+    assert kept is not None
+    assert "addresses" in frames(raised.value)
+    assert "addresses" not in frames(kept)
 
 
 @pytest.mark.case(151)
