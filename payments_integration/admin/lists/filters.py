@@ -52,6 +52,10 @@ class KnownValues(admin.SimpleListFilter):
         found = type(self).values()
         return [*found, (OTHER, _("other"))] if found and self.open_ended else found
 
+    def has_output(self) -> bool:
+        # A link may filter although there is no choice: by a removed account, where one is left.
+        return super().has_output() or self.value() is not None
+
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         if value is None:

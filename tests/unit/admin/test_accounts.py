@@ -121,6 +121,17 @@ def test_found_payments_and_selected_ones_say_whose_they_are(boss: Client, accou
         assert "Shop Brazil" not in page(boss, address).partition('id="content"')[2], address
 
 
+def test_the_rows_of_a_removed_account_are_listed_where_one_is_left(boss: Client, accounts: Any) -> None:
+    """The to-do list links there. With one account a list offers no choice."""
+    accounts(default={})
+    kept, removed = rows.operation(account="default"), rows.operation(account="gone")
+    address = url("operation", "changelist")
+    html = page(boss, f"{address}?account=gone")
+    assert url("operation", "change", removed.pk) in html
+    assert url("operation", "change", kept.pk) not in html
+    assert "By account" not in page(boss, address)
+
+
 def test_the_list_is_sorted_by_the_account(boss: Client, accounts: Any) -> None:
     accounts(default={}, br={})
     listed = boss.get(url("reconciliationrun", "changelist"))
