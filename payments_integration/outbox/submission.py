@@ -17,6 +17,7 @@ from payments_integration.client import Client
 from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import (
+    drop_if_broken,
     in_transaction,
     ledger_database,
     refuse_hidden_transaction,
@@ -191,3 +192,5 @@ def _send_deferred(pk: str) -> None:
         raise
     except BaseException:  # also CancelledError, and the time-outs of gevent
         logger.exception("Sending operation %s failed; it will be resumed", pk, extra={"operation_id": pk})
+        # A server that ends while Django connects leaves autocommit off: the caller's next call would be refused.
+        drop_if_broken(ledger_database())

@@ -11,17 +11,18 @@ from unittest import mock
 
 import pytest
 from django.core.signals import request_finished
-from django.db import close_old_connections, connection as the_connection
+from django.db import OperationalError, close_old_connections, connection as the_connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import Client
 
 from payments_integration import inbox, services
 from payments_integration.db.border import end_session, restore_session
+from payments_integration.db.transactions import in_transaction
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.models import Event, Operation
 from payments_integration.testing import signed_delivery
 from tests import factories
-from tests.fake_provider import Fake
+from tests.fake_provider import PAYOUT, Fake
 
 
 def connection(reported: list[str | None]) -> Any:
@@ -89,6 +90,23 @@ def _fresh() -> Iterator[None]:
     """What a test leaves open ends with its connection."""
     yield
     the_connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("_fresh", "fake")
+def test_a_connection_that_was_lost_as_django_made_it_refuses_no_later_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody sees the error of a deferred call."""
+
+    def lose(*_: Any) -> None:
+        switch_autocommit_off()
+        raise OperationalError("the server has gone away")
+
+    monkeypatch.setattr("payments_integration.outbox.recovery.send", lose)
+    with transaction.atomic():
+        services.defer(services.create_payout, **PAYOUT)
+    assert not in_transaction()
 
 
 @pytest.mark.django_db(transaction=True)
