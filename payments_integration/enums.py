@@ -79,7 +79,7 @@ class AccountType(TextChoices):
     OTHER = "other", _("other")
 
 
-#: Constants, because ``values`` works them out anew, with their labels.
+#: Kept here, because Django's ``values`` builds them at each use.
 COUNTRIES, CURRENCIES, DOCUMENT_TYPES, ACCOUNT_TYPES = (
     tuple(choices.values) for choices in (Country, Currency, DocumentType, AccountType)
 )

@@ -260,7 +260,7 @@ def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[A
 def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[list[Any]]]:
     """Make a function that returns a query return its rows, with SQL that is built once for equal arguments.
 
-    For values that differ from call to call, the function uses placeholders: ``stand_ins``, and times of its own.
+    The query has placeholders for what differs from call to call: ``stand_ins`` for texts, and fixed times for times.
     ``given`` and ``times`` map them to the values of the call. Each row is a list of column values.
     """
 

@@ -252,7 +252,7 @@ class Schedule(RuleBasedStateMachine):
             intent
             for intent in world.intents.values()
             if "idempotency_key" in intent.arguments
-            # Nothing stops a second payment or deposit reference: it does no harm if nobody pays it.
+            # A second payment or deposit reference may be made: it does no harm if nobody pays it.
             and (intent.function in ("create_payout", "create_refund") or intent.mark not in world.lost)
         ]
         if keyed:

@@ -276,7 +276,7 @@ def test_many_black_holed_addresses_end_at_the_deadline(hosts: dict[str, Any]) -
 
 
 def test_a_failed_lookup_keeps_no_request(hosts: dict[str, Any]) -> None:
-    """It is kept until the next one. The traceback of an error holds the frames of whoever waited for it."""
+    """A lookup is kept until the next one. The traceback of its error would hold the frames of each caller."""
 
     def fails() -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "not known")

@@ -97,7 +97,7 @@ def _fresh() -> Iterator[None]:
 def test_a_connection_that_was_lost_as_django_made_it_refuses_no_later_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody sees the error of a deferred call."""
+    """The error of a deferred call is logged, not raised: the caller goes on with the same connection."""
 
     def lose(*_: Any) -> None:
         switch_autocommit_off()
