@@ -27,6 +27,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.db.models.signals import post_save, pre_save
 from django.db.models.sql import InsertQuery, Query
+from django.db.models.sql.compiler import SQLCompiler
 from django.db.transaction import TransactionManagementError
 from django.views.decorators.debug import sensitive_variables
 
@@ -223,12 +224,14 @@ class _Built(NamedTuple):
 
 @cache
 def _values_about_sql(expressions: Callable[[str, str, str], Sequence[Any]], kind: str, using: str) -> _Built:
-    return _build(_values_query(*expressions(kind, _ACCOUNT, _OBJECT)), using)
+    return _build([_values_query(*expressions(kind, _ACCOUNT, _OBJECT))], using)
 
 
-def _build(query: Query, using: str) -> _Built:
-    compiler = query.get_compiler(using=using)
-    sql, parameters = compiler.as_sql()
+def _build(queries: Sequence[Query], using: str) -> _Built:
+    """Build one SELECT; of several queries the union, whose values are converted as in the first query."""
+    compilers = [query.get_compiler(using=using) for query in queries]
+    sql, parameters = compilers[0].as_sql() if len(compilers) == 1 else _union_sql(compilers)
+    compiler = compilers[0]
     found = compiler.get_converters([expression for expression, *_ in compiler.select])
     conversions = {
         position: ([_of_any_connection(each, compiler.connection) for each in converters], expression)
@@ -247,8 +250,10 @@ def _of_any_connection(convert: Callable[..., Any], connection: BaseDatabaseWrap
 
 def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[Any]]:
     connection = connections[using]
+    # PostgreSQL takes a path into JSON as a list.
+    parameters = [each if isinstance(each, list) else given.get(each, each) for each in built.parameters]
     with connection.cursor() as cursor:
-        cursor.execute(built.sql, [given.get(parameter, parameter) for parameter in built.parameters])
+        cursor.execute(built.sql, parameters)
         found = [list(row) for row in cursor.fetchall()]
     for position, (converters, expression) in built.conversions.items():
         for convert in converters:
@@ -257,16 +262,20 @@ def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[A
     return found
 
 
-def built_once(query: Callable[..., QuerySet[Any, Any]]) -> Callable[..., list[list[Any]]]:
+def built_once(
+    query: Callable[..., QuerySet[Any, Any] | Sequence[QuerySet[Any, Any]]],
+) -> Callable[..., list[list[Any]]]:
     """Make a function that returns a query return its rows, with SQL that is built once for equal arguments.
 
-    The query has placeholders for what differs from call to call: ``stand_ins`` for texts, and fixed times for times.
-    ``given`` and ``times`` map them to the values of the call. Each row is a list of column values.
+    It may return several queries, as ``union_of`` takes them. They have placeholders for what differs from call to
+    call: ``stand_ins`` for texts, and fixed times for times. ``given`` and ``times`` map them to the values of the
+    call. Each row is a list of column values.
     """
 
     @lru_cache(maxsize=64)
     def build(using: str, *args: Any) -> _Built:
-        return _build(query(*args).query, using)
+        made = query(*args)
+        return _build([made.query] if isinstance(made, QuerySet) else [each.query for each in made], using)
 
     def rows(
         *args: Any, using: str, given: Mapping[Any, Any], times: Mapping[datetime, datetime] = MappingProxyType({})
@@ -290,19 +299,23 @@ def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool =
     With ``convert`` values are converted as in the first query, otherwise as the driver returns them. Django's
     ``union`` refuses parts with a LIMIT on SQLite.
     """
+    if not parts:
+        return []
+    compilers = [part.query.get_compiler(using=using) for part in parts]
+    with connections[using].cursor() as cursor:
+        cursor.execute(*_union_sql(compilers))
+        rows = list(cursor.fetchall())
+    return [tuple(row) for row in compilers[0].results_iter(results=[rows])] if convert else rows
+
+
+def _union_sql(compilers: Sequence[SQLCompiler]) -> tuple[str, list[Any]]:
     texts: list[str] = []
     parameters: list[Any] = []
-    compilers = [part.query.get_compiler(using=using) for part in parts]
     for number, compiler in enumerate(compilers):
         sql, given = compiler.as_sql()
         texts.append(f"SELECT * FROM ({sql}) AS part_{number}")  # noqa: S608  (SQL of Django)
         parameters += given
-    if not texts:
-        return []
-    with connections[using].cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(texts), parameters)
-        rows = list(cursor.fetchall())
-    return [tuple(row) for row in compilers[0].results_iter(results=[rows])] if convert else rows
+    return " UNION ALL ".join(texts), parameters
 
 
 def lock_row(model: type[ModelT], key: Any) -> ModelT | None:

@@ -40,6 +40,7 @@ from payments_integration.contrib.backoffice.todo.rows import (
     View,
 )
 from payments_integration.db import statements
+from payments_integration.db.claims import NOW
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
     VOID_PAYOUT_STATUSES,
@@ -65,15 +66,34 @@ _ATTEMPTS = 9
 _DOUBLES = 1_000
 #: A margin, because times of the provider's clock are compared with times of ours.
 _CLOCKS = timedelta(days=1)
+#: Stand for the texts of a call in the statement.
+_ACCOUNT, _USER, _THING = statements.stand_ins(3, "todo ")
 
 
 def mirrored_rows(asked: Asked) -> list[Found]:
-    parts = [
-        part for kind, make in _PARTS.items() if kind in asked.kinds for part in [_shown(kind, make(asked), asked)]
-    ]
-    using = router.db_for_write(Payment)
-    # This is the only statement of the page that reads the big tables.
-    return [Found(*row) for row in statements.union_of(parts, using=using, convert=True)]
+    kinds = [kind for kind in _PARTS if kind in asked.kinds]
+    if not kinds:
+        return []
+    like = Asked(
+        account=_ACCOUNT,
+        kinds=tuple(kinds),
+        view=asked.view,
+        user_id=_USER if asked.user_id else "",
+        others=tuple(kind for kind in kinds if kind in asked.others),
+        thing=None if asked.thing is None else _THING,
+    )
+    given = {_ACCOUNT: asked.account, _USER: asked.user_id, _THING: asked.thing}
+    now = timezone.now()
+    ages = [timedelta(days) for days in (0, CHARGEBACK_DAYS, FAILED_DAYS)]
+    times = {NOW - each: now - each for age in ages for each in (age, age + _CLOCKS)}
+    # This is the only statement of the page that reads the big tables. Django takes longer to build it than the
+    # database to answer it.
+    return [Found(*row) for row in _parts(like, using=router.db_for_write(Payment), given=given, times=times)]
+
+
+@statements.built_once
+def _parts(asked: Asked) -> list[QuerySet[Any]]:
+    return [_shown(kind, _PARTS[kind](asked), asked) for kind in asked.kinds]
 
 
 # Things about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
@@ -107,13 +127,13 @@ def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
 def _is_over(asked: Asked) -> Q:
     """Return the condition for things that are done, or are snoozed and so not shown."""
     done = Q(done_at__isnull=False)
-    return done if asked.view == View.SNOOZED else done | Q(snoozed_until__gt=timezone.now())
+    return done if asked.view == View.SNOOZED else done | Q(snoozed_until__gt=NOW)
 
 
 def _is_needed(asked: Asked) -> Q | None:
     if asked.view == View.MINE:
         return Q(assignee=asked.user_id)
-    return Q(snoozed_until__gt=timezone.now()) if asked.view == View.SNOOZED else None
+    return Q(snoozed_until__gt=NOW) if asked.view == View.SNOOZED else None
 
 
 def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **columns: Any) -> QuerySet[Any]:
@@ -127,7 +147,7 @@ def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **
     began = Coalesce(Subquery(changes.order_by("-at").values("at")[:1]), F("created_at"))
     rows = rows.filter(status__in=status, gone_at=None).annotate(began=began)
     if days:
-        after = timezone.now() - timedelta(days=days)
+        after = NOW - timedelta(days=days)
         rows = rows.filter(synced_at__gte=after - _CLOCKS, began__gte=after)
     erased = Case(When(erased_at=None, then=Value(0)), default=Value(1), output_field=IntegerField())
     found: QuerySet[Any] = rows.annotate(
