@@ -192,10 +192,11 @@ def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> Model
 
 def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
     """Return the values of subqueries and other expressions that belong to no row, in one statement."""
-    return tuple(next(iter(_values_query(*expressions).get_compiler(using=using).results_iter())))
+    return tuple(next(iter(values_query(*expressions).get_compiler(using=using).results_iter())))
 
 
-def _values_query(*expressions: Any) -> Query:
+def values_query(*expressions: Any) -> Query:
+    """Return the query of ``values_of``, for ``built_once``."""
     query = Query(None)
     for number, expression in enumerate(expressions):
         query.add_annotation(expression, f"value_{number}")
@@ -206,12 +207,7 @@ def values_about(
     expressions: Callable[[str, str, str], Sequence[Any]], kind: str, account: str, object_id: str, *, using: str
 ) -> list[Any]:
     """Do ``values_of`` for expressions about an object, with SQL that is built once for each kind."""
-    built = _values_about_sql(expressions, kind, using)
-    return _rows_of(built, {_ACCOUNT: account, _OBJECT: object_id}, using)[0]
-
-
-#: Placeholders for the texts of a call.
-_ACCOUNT, _OBJECT = "\ufffd account of this call", "\ufffd object of this call"
+    return _values_about(expressions, kind, using=using, given={_ACCOUNT: account, _OBJECT: object_id})[0]
 
 
 class _Built(NamedTuple):
@@ -220,11 +216,6 @@ class _Built(NamedTuple):
     sql: str
     parameters: tuple[Any, ...]
     conversions: dict[int, Any]
-
-
-@cache
-def _values_about_sql(expressions: Callable[[str, str, str], Sequence[Any]], kind: str, using: str) -> _Built:
-    return _build([_values_query(*expressions(kind, _ACCOUNT, _OBJECT))], using)
 
 
 def _build(queries: Sequence[Query], using: str) -> _Built:
@@ -263,11 +254,11 @@ def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[A
 
 
 def built_once(
-    query: Callable[..., QuerySet[Any, Any] | Sequence[QuerySet[Any, Any]]],
+    query: Callable[..., QuerySet[Any, Any] | Query | list[QuerySet[Any, Any]]],
 ) -> Callable[..., list[list[Any]]]:
     """Make a function that returns a query return its rows, with SQL that is built once for equal arguments.
 
-    It may return several queries, as ``union_of`` takes them. They have placeholders for what differs from call to
+    It may return a list of queries, as ``union_of`` takes them. They have placeholders for what differs from call to
     call: ``stand_ins`` for texts, and fixed times for times. ``given`` and ``times`` map them to the values of the
     call. Each row is a list of column values.
     """
@@ -275,7 +266,8 @@ def built_once(
     @lru_cache(maxsize=64)
     def build(using: str, *args: Any) -> _Built:
         made = query(*args)
-        return _build([made.query] if isinstance(made, QuerySet) else [each.query for each in made], using)
+        queries = made if isinstance(made, list) else [made]
+        return _build([each if isinstance(each, Query) else each.query for each in queries], using)
 
     def rows(
         *args: Any, using: str, given: Mapping[Any, Any], times: Mapping[datetime, datetime] = MappingProxyType({})
@@ -285,6 +277,15 @@ def built_once(
         return _rows_of(build(using, *args), values, using)
 
     return rows
+
+
+#: Placeholders for the texts of a call of ``values_about``.
+_ACCOUNT, _OBJECT = "\ufffd account of this call", "\ufffd object of this call"
+
+
+@built_once
+def _values_about(expressions: Callable[[str, str, str], Sequence[Any]], kind: str) -> Query:
+    return values_query(*expressions(kind, _ACCOUNT, _OBJECT))
 
 
 @lru_cache(maxsize=256)

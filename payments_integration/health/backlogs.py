@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, DateTimeField, F, Field, IntegerField, Q, QuerySet, Subquery, When
+from django.db.models import Case, DateTimeField, F, Field, IntegerField, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
+from django.db.models.sql import Query
 
+from payments_integration.db.claims import NOW
 from payments_integration.db.sizes import in_parts
+from payments_integration.db.statements import built_once, stand_ins, values_query
 from payments_integration.health.report import Waiting
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
@@ -33,10 +36,9 @@ FAILING_ATTEMPTS = 10
 
 
 class SlicedAggregate(Subquery):
-    """An aggregate over a column of a sliced query, for use in ``QuerySet.aggregate``."""
+    """An aggregate over a column of a sliced query."""
 
     template = "(SELECT %(function)s(%(column)s) FROM (%(subquery)s) counted)"
-    contains_aggregate = True
 
     def __init__(self, rows: QuerySet[Any, Any], function: str, column: str, output_field: Field[Any, Any]) -> None:
         super().__init__(rows, output_field=output_field, function=function, column=column)
@@ -44,24 +46,37 @@ class SlicedAggregate(Subquery):
 
 def read_backlogs(accounts: Sequence[str], now: datetime) -> dict[str, dict[str, Waiting]]:
     """Return the waiting rows of each account, by name."""
+    using = AccountState.objects.db
     backlogs: dict[str, dict[str, Waiting]] = {}
     for some in in_parts(accounts, _ACCOUNTS):
-        # With subqueries alone, the statement would return a row for each account, and none for an empty table.
-        aggregates: dict[str, Any] = {"accounts": Count("pk")}
-        for number, alias in enumerate(some):
-            for rows, columns in _kinds(alias, now):
-                counted = rows.values(**columns)[:LIMIT]
-                for name in columns:
-                    aggregates[f"{name}_{number}"] = SlicedAggregate(counted, "COUNT", name, IntegerField())
-                    aggregates[f"{name}_oldest_{number}"] = SlicedAggregate(counted, "MIN", name, DateTimeField())
-        found = AccountState.objects.filter(pk__in=some).aggregate(**aggregates)
-        for number, alias in enumerate(some):
+        given = dict(zip(stand_ins(len(some)), some, strict=True))
+        [values] = _backlogs(len(some), LIMIT, using=using, given=given, times={NOW: now})
+        pairs = iter(zip(values[::2], values[1::2], strict=True))
+        for alias in some:
             backlogs[alias] = {
-                name: Waiting(found[f"{name}_{number}"], age(found[f"{name}_oldest_{number}"], now))
-                for _, columns in _kinds(alias, now)
-                for name in columns
+                name: Waiting(count, age(oldest, now))
+                for _, columns in _kinds(alias)
+                for name, (count, oldest) in zip(columns, pairs, strict=False)
             }
     return backlogs
+
+
+@built_once
+def _backlogs(accounts: int, most: int) -> Query:
+    """Return the query for this many accounts: the count, up to ``most``, and the oldest time of each column."""
+    return values_query(
+        *(
+            aggregate
+            for account in stand_ins(accounts)
+            for rows, columns in _kinds(account)
+            for counted in [rows.values(**columns)[:most]]
+            for name in columns
+            for aggregate in (
+                SlicedAggregate(counted, "COUNT", name, IntegerField()),
+                SlicedAggregate(counted, "MIN", name, DateTimeField()),
+            )
+        )
+    )
 
 
 def age(at: datetime | None, now: datetime) -> float | None:
@@ -69,13 +84,13 @@ def age(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
-def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, Any]]]:
+def _kinds(account: str) -> list[tuple[QuerySet[Any], dict[str, Any]]]:
     """Return querysets in the order of an index, each with its columns by name.
 
     A column holds the time since which a row waits, or null if the row does not count.
     """
     due = Q(state__in=(OperationState.DUE, OperationState.UNKNOWN)) & (
-        Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
+        Q(next_attempt_at=None) | Q(next_attempt_at__lte=NOW)
     )
     sent = Coalesce("first_sent_at", "created_at")
     pending = {"pending": _if(Q(attempts=0), "received_at"), "not_applied": _if(Q(attempts__gt=0), "received_at")}
@@ -87,7 +102,7 @@ def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, A
         "operations": _if(due, Coalesce("next_attempt_at", "created_at")),
     }
     refreshes = {
-        "refreshes": _if(Q(due_at__lte=now) & (Q(claimed_until=None) | Q(claimed_until__lte=now)), "due_at"),
+        "refreshes": _if(Q(due_at__lte=NOW) & (Q(claimed_until=None) | Q(claimed_until__lte=NOW)), "due_at"),
         "refreshes_failing": _if(Q(attempts__gte=FAILING_ATTEMPTS), "due_at"),
     }
     return [

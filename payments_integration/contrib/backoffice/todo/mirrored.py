@@ -88,18 +88,19 @@ def mirrored_rows(asked: Asked) -> list[Found]:
     times = {NOW - each: now - each for age in ages for each in (age, age + _CLOCKS)}
     # This is the only statement of the page that reads the big tables. Django takes longer to build it than the
     # database to answer it.
-    return [Found(*row) for row in _parts(like, using=router.db_for_write(Payment), given=given, times=times)]
+    using = router.db_for_write(Payment)
+    return [Found(*row) for row in _parts(like, SHOWN + 1, using=using, given=given, times=times)]
 
 
 @statements.built_once
-def _parts(asked: Asked) -> list[QuerySet[Any]]:
-    return [_shown(kind, _PARTS[kind](asked), asked) for kind in asked.kinds]
+def _parts(asked: Asked, most: int) -> list[QuerySet[Any]]:
+    return [_shown(kind, _PARTS[kind](asked), asked, most) for kind in asked.kinds]
 
 
 # Things about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
 
 
-def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
+def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked, most: int) -> QuerySet[Any]:
     """Return the oldest rows of a part that belong to the view, with what people added."""
     key = "merchant_reference" if kind == Kind.PAID_TWICE else "pk"
     marks = Todo.objects.filter(
@@ -121,7 +122,7 @@ def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
     return rows.order_by("began", "pk").values_list(
         "row_kind", key, "began", "row_status", "amount", "currency", "row_reference", "row_person", "row_reason",
         "row_erased", "row_about", "row_actor", "mark_assignee", "mark_assignee_name", "mark_snoozed_until",
-    )[: _DOUBLES if kind == Kind.PAID_TWICE else SHOWN + 1]  # fmt: skip
+    )[: _DOUBLES if kind == Kind.PAID_TWICE else most]  # fmt: skip
 
 
 def _is_over(asked: Asked) -> Q:
