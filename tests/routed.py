@@ -118,7 +118,25 @@ def check() -> list[str]:
     if transaction.get_connection("default").in_atomic_block:
         wrong.append("a transaction was left open")
     wakeup.set_hook(None)
-    return wrong + call_services()
+    return wrong + examine() + call_services()
+
+
+def examine() -> list[str]:
+    """What is wrong with what staff read: it must come from where it was written."""
+    from payments_integration import health  # noqa: PLC0415
+    from payments_integration.contrib.backoffice import todo  # noqa: PLC0415
+    from payments_integration.contrib.backoffice.todo import Asked, Kind  # noqa: PLC0415
+    from payments_integration.models import Event, EventState, Payment  # noqa: PLC0415
+
+    wrong: list[str] = []
+    Event.objects.update(state=EventState.PARKED)
+    [report] = [each for alias, each in health.examine().accounts.items() if alias == "default"]
+    if report.statistics.events.parked.count != 1 or report.statistics.last_event_age_seconds is None:
+        wrong.append(f"health says {report.statistics.events}")
+    Payment.objects.update(status="on_hold")
+    if [thing.kind for thing in todo.things(Asked("default", list(Kind)), [])] != [Kind.ON_HOLD]:
+        wrong.append("the to-do list does not have what is to be done")
+    return wrong
 
 
 def call_services() -> list[str]:

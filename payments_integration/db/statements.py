@@ -9,6 +9,7 @@ that has grown since it was last analysed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from enum import Enum
 from functools import cache, lru_cache
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
-from django.db.models import AutoField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
+from django.db.models import AutoField, CharField, DateTimeField, Field, Model, QuerySet, Subquery, TextField, Value
 from django.db.models.constants import OnConflict
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
@@ -225,7 +226,11 @@ def _build(queries: Sequence[Query], using: str) -> _Built:
     compiler = compilers[0]
     found = compiler.get_converters([expression for expression, *_ in compiler.select])
     conversions = {
-        position: ([_of_any_connection(each, compiler.connection) for each in converters], expression)
+        # Only the type of a subquery is needed, and not its whole query.
+        position: (
+            [_of_any_connection(each, compiler.connection) for each in converters],
+            Value(None, expression.output_field) if isinstance(expression, Subquery) else expression,
+        )
         for position, (converters, expression) in found.items()
     }
     return _Built(str(sql), tuple(parameters), conversions)
@@ -241,8 +246,11 @@ def _of_any_connection(convert: Callable[..., Any], connection: BaseDatabaseWrap
 
 def _rows_of(built: _Built, given: Mapping[Any, Any], using: str) -> list[list[Any]]:
     connection = connections[using]
-    # PostgreSQL takes a path into JSON as a list.
-    parameters = [each if isinstance(each, list) else given.get(each, each) for each in built.parameters]
+    parameters = [
+        # JSON of psycopg2 would keep the connection that it was sent over. A path into JSON is a list on PostgreSQL.
+        copy(each) if hasattr(each, "prepare") or isinstance(each, list) else given.get(each, each)
+        for each in built.parameters
+    ]
     with connection.cursor() as cursor:
         cursor.execute(built.sql, parameters)
         found = [list(row) for row in cursor.fetchall()]

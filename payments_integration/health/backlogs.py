@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import router
 from django.db.models import Case, DateTimeField, F, Field, IntegerField, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 from django.db.models.sql import Query
@@ -46,7 +47,8 @@ class SlicedAggregate(Subquery):
 
 def read_backlogs(accounts: Sequence[str], now: datetime) -> dict[str, dict[str, Waiting]]:
     """Return the waiting rows of each account, by name."""
-    using = AccountState.objects.db
+    using = router.db_for_write(AccountState)
+    names = [name for _, columns in _kinds("") for name in columns]
     backlogs: dict[str, dict[str, Waiting]] = {}
     for some in in_parts(accounts, _ACCOUNTS):
         given = dict(zip(stand_ins(len(some)), some, strict=True))
@@ -54,9 +56,7 @@ def read_backlogs(accounts: Sequence[str], now: datetime) -> dict[str, dict[str,
         pairs = iter(zip(values[::2], values[1::2], strict=True))
         for alias in some:
             backlogs[alias] = {
-                name: Waiting(count, age(oldest, now))
-                for _, columns in _kinds(alias)
-                for name, (count, oldest) in zip(columns, pairs, strict=False)
+                name: Waiting(count, age(oldest, now)) for name, (count, oldest) in zip(names, pairs, strict=False)
             }
     return backlogs
 

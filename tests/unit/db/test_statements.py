@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import DataError, IntegrityError, connection, connections, transaction
-from django.db.models import Exists, QuerySet, Subquery
+from django.db.models import Exists, JSONField, QuerySet, Subquery, Value
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -263,6 +263,19 @@ def test_rows_are_locked_within_a_transaction_only() -> None:
     with transaction.atomic():
         assert len(statements.rows_in(Event, keys, "default", lock=True)) == 1
     assert len(statements.rows_in(Event, keys, "default")) == 1
+
+
+def test_sql_that_is_built_once_keeps_neither_a_connection_in_its_json_nor_the_queries_of_its_subqueries() -> None:
+    of_event = Subquery(Event.objects.values("received_at")[:1])
+    query = Event.objects.annotate(json=Value({}, JSONField()), newest=of_event).values_list("json", "newest").query
+    built = statements._build([query], "default")
+    assert statements._rows_of(built, {}, "default") == []
+    new_event().save()
+    [[json, newest]] = statements._rows_of(built, {}, "default")
+    assert (json, newest) == ({}, Event.objects.get().received_at)
+    # psycopg2 gives it to the value that it sends.
+    assert [each for each in built.parameters if getattr(each, "_conn", None) is not None] == []
+    assert [each for _, each in built.conversions.values() if isinstance(each, Subquery)] == []
 
 
 @pytest.mark.django_db(transaction=True)
