@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from django.dispatch import Signal
 
 from payments_integration.db.border import closed_blocks, restored_language
 from payments_integration.exceptions import INTERRUPTIONS
+from payments_integration.validation.attempt_key import HANDLER_PREFIX
 
 _APP_LABEL = "payments_integration"
 _WRITE_INSTEAD = (
@@ -244,6 +246,8 @@ class Cause:
     at: datetime | None = None
     #: Returns the same whenever receivers run for it, also after a restored backup. None: not known.
     name: Callable[[], str] | None = None
+    #: The thread that has the receivers' transaction. With ``asyncio.run`` a receiver works in another one.
+    thread: int = field(default_factory=threading.get_ident)
     #: For each call that receivers have made, the marks and keys of its repetitions.
     calls: dict[str, list[tuple[Callable[[], None], str]]] = field(default_factory=dict)
 
@@ -267,7 +271,7 @@ class Cause:
             made = [each for each in made if id(each[0]) in kept and is_recorded(each[1])]
             connection.on_commit(mark)
         parts = [self.name(), call, len(made) + 1]
-        key = f"handler-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+        key = f"{HANDLER_PREFIX}{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
         self.calls[call] = [*made, (mark, key)]
         return key
 

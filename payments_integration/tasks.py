@@ -20,7 +20,7 @@ from kombu.utils.compat import detect_environment
 
 from payments_integration import conf, reconciliation, services
 from payments_integration.db.reconnecting import discard_all, discard_left_open
-from payments_integration.db.transactions import drop_broken_connections, is_nested, ledger_database
+from payments_integration.db.transactions import drop_broken_connections, nested_database
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schedule import EXPIRES, LIMITS
@@ -58,7 +58,7 @@ def _task(work: Work) -> Any:
             # process would commit.
             discard_left_open()
             drop_broken_connections()
-        if is_nested(ledger_database()):
+        if nested_database() is not None:
             raise TransactionRefused(
                 f"the task {task.name} commits step by step and cannot run inside a database transaction. Start "
                 "it in a callback of transaction.on_commit."

@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 
 from django.apps import apps
-from django.db import connections, router
+from django.db import connections, router, transaction
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, telemetry
@@ -49,6 +50,12 @@ def wake(account: str, *, deadline: float | None = None) -> None:
 def _on_wake(account: str, deadline: float | None) -> None:
     if conf.current().PROCESSING != "inline" and not _is_eager_test():
         _publisher.publish(account)
+        return
+    using = import_module("payments_integration.db.transactions").nested_database()
+    if using is not None:
+        # What a handler writes there would end with the caller's transaction, and its event would be done. After a
+        # rollback, the sweeper finds the work.
+        transaction.on_commit(partial(wake, account), using=using, robust=True)
     else:
         # The provider or the caller of a service waits for the answer.
         deadline = time.monotonic() + INLINE_SECONDS if deadline is None else deadline

@@ -124,6 +124,11 @@ def is_nested(using: str) -> bool:
     return connection.in_atomic_block and not (blocks and blocks[-1]._from_testcase)
 
 
+def nested_database() -> str | None:
+    """Return a database on which this thread has a transaction open, as ``is_nested`` counts them; None: on none."""
+    return next((each.alias for each in connections.all(initialized_only=True) if is_nested(each.alias)), None)
+
+
 def insert_and_commit(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
@@ -386,12 +391,13 @@ def refuse_hidden_transaction() -> None:
         )
 
 
-def refuse_receiver_outside() -> None:
+def refuse_receiver_outside(*, is_elsewhere: bool) -> None:
     """Raise TransactionRefused if a receiver asks outside its transaction: in ``asyncio.run`` it has another thread.
 
-    The call would be sent even if the receiver's work is rolled back.
+    The call would be sent even if the receiver's work is rolled back. ``is_elsewhere``: this is not its thread, and a
+    transaction that is open here is another one.
     """
-    if not connections[ledger_database()].in_atomic_block:
+    if is_elsewhere or not connections[ledger_database()].in_atomic_block:
         raise TransactionRefused(
             "services.defer is called in a handler, but not in its transaction, as in asyncio.run(): it would be sent "
             "even if the handler's work is rolled back. Call it in the handler itself, or use async_to_sync()."

@@ -24,6 +24,7 @@ from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, look_ups, operations, outcomes, recovery, repeats, resolution, sending
 from payments_integration.outbox.ledger import CommitCheck, unknown_if_committed
 from payments_integration.outbox.operations import Intent, PreconditionFailed
+from payments_integration.signals import is_dispatching
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import Json
 
@@ -66,7 +67,7 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
 
 @sensitive_variables()
 def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, check: CommitCheck) -> Any:
-    refuse_transaction("approve")
+    refuse_transaction("approve", is_dispatching=is_dispatching())
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment, comment_required=False)
     if getattr(actor, "pk", None) is None:

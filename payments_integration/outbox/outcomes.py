@@ -209,10 +209,16 @@ def closed(claim: Claim, error: ProviderError | NoAnswer | UnsendableRequest) ->
     The caller gets the error. If another attempt may succeed, the key stays free (``Operation.has_free_key``). The
     times of the attempt stay, because the provider may know the key since then.
     """
-    outcome = _outcome(claim, OperationState.CLOSED, _not_executed(error), error=error, may_have_run=False)
+    operation, text = claim.operation, _not_executed(error)
+
+    def write() -> None:
+        if operation.deferred and isinstance(error, UnsendableRequest):
+            _attention(operation, Reason.DEFERRED_REJECTED, text)
+
+    outcome = _outcome(claim, OperationState.CLOSED, text, error=error, may_have_run=False)
     if not isinstance(error, UnsendableRequest):
         outcome["error"] = error.fields()
-    _settle(claim, outcome)
+    _settle(claim, outcome, write)
 
 
 def due(claim: Claim, error: ProviderError | NoAnswer | PagingError) -> None:

@@ -33,6 +33,7 @@ from payments_integration.outbox.operations import Precondition
 from payments_integration.outbox.outcomes import Claim
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
+from payments_integration.signals import is_dispatching
 from payments_integration.sync import get_client
 
 logger = get_logger(__name__)
@@ -65,7 +66,7 @@ def resume_operations(
     Raises:
         TransactionRefused: The call is inside a transaction.
     """
-    refuse_transaction("resume_operations")
+    refuse_transaction("resume_operations", is_dispatching=is_dispatching())
     deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
     sync.compare_keys(account)
     # Most passes end here: the query of the rest takes twenty times as long to build.

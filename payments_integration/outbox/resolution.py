@@ -22,6 +22,7 @@ from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.outbox import ledger, look_ups, operations, outcomes, repeats, sending
+from payments_integration.signals import is_dispatching
 from payments_integration.sync import get_client
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator, is_object_id
 
@@ -81,7 +82,7 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
         PermissionDenied: The actor is staff and may not.
         TransactionRefused: The call is inside a transaction.
     """
-    refuse_transaction("retry")
+    refuse_transaction("retry", is_dispatching=is_dispatching())
     operation = load(operation)
     permissions.require_of_staff(actor, RESOLVE, operation)
     who = _name(actor)

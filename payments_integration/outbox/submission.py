@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -87,8 +88,8 @@ def submit_later(intent: Intent, check: CommitCheck) -> Operation:
     within = in_transaction()
     if not within:
         refuse_transaction_elsewhere()
-    if is_dispatching():
-        refuse_receiver_outside()
+    if because := cause():
+        refuse_receiver_outside(is_elsewhere=because.thread != threading.get_ident())
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
     if known is not None and not known.has_free_key:

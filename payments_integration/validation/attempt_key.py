@@ -11,9 +11,18 @@ if TYPE_CHECKING:
     from payments_integration.validation.validator import Validator
 
 
+#: The prefixes of keys that the app makes for a call in a handler, and for a POST to its API.
+HANDLER_PREFIX, API_PREFIX = "handler-", "api-"
+
+
 def is_of_any_account(key: str) -> bool:
     """Return True for a key of an order that may be paid through any account: its prefix names none."""
     return key.startswith(("order--", "order~-"))
+
+
+def is_of_one_call(key: str) -> bool:
+    """Return True for a key that stands for the same call in each account: a handler or the API made it."""
+    return key.startswith((HANDLER_PREFIX, API_PREFIX))
 
 
 class AttemptKey(str):

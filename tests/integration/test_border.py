@@ -22,7 +22,7 @@ from django.test import TestCase
 from django.utils import timezone, translation
 from django.utils.connection import ConnectionDoesNotExist
 
-from payments_integration import inbox, reconciliation, services, signals, telemetry
+from payments_integration import inbox, reconciliation, services, signals, telemetry, wakeup
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.border import closed_blocks
@@ -576,6 +576,44 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     yield "shop"
     connections["shop"].close()
     del connections["shop"]
+
+
+@pytest.mark.case(121)
+def test_a_call_in_a_transaction_of_another_database_runs_no_handlers_in_it(shop: str) -> None:
+    """It may roll back, and with it what a handler did there for another customer, whose event would be done."""
+    if connections[shop].connection is None:
+        connections[shop].connect()
+    with connections[shop].cursor() as cursor:
+        cursor.execute("CREATE TABLE paid (id text)")
+
+    def handler(instance: Any, status: str, **_: Any) -> None:
+        with connections[shop].cursor() as cursor:
+            cursor.execute("INSERT INTO paid VALUES (%s)", [f"{instance.pk} {status}"])
+
+    def call() -> str:
+        return services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card").pk
+
+    status_changed.connect(handler)
+    with ProviderSandbox() as sandbox:
+        recorded = wakeup.set_hook(None)
+        first = call()
+        sandbox.engine.pay(first)
+        sandbox.deliver()
+        wakeup.set_hook(wakeup._on_wake)
+        with suppress(LookupError), transaction.atomic(using=shop):  # ATOMIC_REQUESTS of the shop's database
+            call()
+            raise LookupError("the view fails")
+        assert not StatusChange.objects.filter(dispatched_at__isnull=False).exists()
+        with transaction.atomic(using=shop):
+            call()
+            assert not StatusChange.objects.filter(dispatched_at__isnull=False).exists()
+        wakeup.set_hook(recorded)
+    with connections[shop].cursor() as cursor:
+        cursor.execute("SELECT id FROM paid")
+        found = sorted(row[0] for row in cursor.fetchall())
+    done = StatusChange.objects.filter(dispatched_at__isnull=False)
+    assert found == sorted(f"{change.object_id} {change.status}" for change in done)
+    assert f"{first} succeeded" in found
 
 
 @pytest.mark.case(121)

@@ -11,13 +11,14 @@ from django.utils.translation import gettext as _
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.response import Response
 
-from payments_integration import conf, services
+from payments_integration import conf, permissions, services
 from payments_integration.api import accounts, errors
 from payments_integration.api.serializers import OperationSerializer
 from payments_integration.api.views.base import ApiView
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown
 from payments_integration.models import Operation
 from payments_integration.runtime.logs import get_logger
+from payments_integration.validation.attempt_key import API_PREFIX
 
 logger = get_logger(__name__)
 
@@ -61,7 +62,7 @@ class SendingView(ApiView):
         if owner is None:
             # A project may admit anonymous callers, but a key needs an owner.
             raise NotAuthenticated
-        return services.scoped_key(key, owner)
+        return f"{API_PREFIX}{services.scoped_key(key, owner)}"
 
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
         """Call a service and return its result. A repeated call with the same key gets the same answer."""
@@ -71,11 +72,15 @@ class SendingView(ApiView):
         account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
         known = Operation.objects.filter(idempotency_key=arguments["idempotency_key"])
         # After a temporary refusal, this call sends the request.
-        used = {operation.account for operation in known if not operation.has_free_key}
-        self.is_replay = account in used
-        if arguments["idempotency_key"] == own_key and used - {account}:
-            # Keys are unique per account: sent again with another account, the request would run twice.
-            raise IdempotencyMismatch("the caller used this key in another account; nothing was sent")
+        used = [operation for operation in known if not operation.has_free_key]
+        self.is_replay = any(operation.account == account for operation in used)
+        # Keys are unique per account: sent again with another account, the request would run twice. Two brands may
+        # give their orders equal keys of the project's own, but not equal references that the same person pays.
+        who, what = permissions.user_id(self.request.user), arguments.get("merchant_reference")
+        for operation in used:
+            is_same = what and (operation.actor_id, operation.merchant_reference) == (who, what)
+            if operation.account != account and (arguments["idempotency_key"] == own_key or is_same):
+                raise IdempotencyMismatch("the caller used this key in another account; nothing was sent")
         try:
             row = function(*target, actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:

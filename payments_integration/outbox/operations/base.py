@@ -19,9 +19,17 @@ from django.db.models import Exists, OuterRef, QuerySet
 from payments_integration import conf
 from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
-from payments_integration.exceptions import ProviderError
-from payments_integration.models import MIRRORS, OPERATION_PREFIX, Mirror, Operation, unknown_operations
+from payments_integration.exceptions import ProviderError, UnsendableRequest
+from payments_integration.models import (
+    MIRRORS,
+    OPERATION_PREFIX,
+    Mirror,
+    Operation,
+    OperationState,
+    unknown_operations,
+)
 from payments_integration.models.operations import operation_id_for
+from payments_integration.validation.attempt_key import is_of_any_account, is_of_one_call
 from payments_integration.validation.text import StrOrPromise
 
 if TYPE_CHECKING:
@@ -276,10 +284,28 @@ class ProviderCall:
         return None
 
 
+def _refuse_in_other_account(operation: Operation) -> None:
+    """Raise UnsendableRequest if this call may have been sent through another account.
+
+    The ledger has a key once per account. Each call is committed before it looks for the others, so two first clicks
+    at once do not both send.
+    """
+    key = operation.idempotency_key
+    same = {"operation": operation.operation, "idempotency_key": key}
+    if is_of_any_account(key):
+        same["merchant_reference"] = operation.merchant_reference
+    elif not is_of_one_call(key):
+        return
+    sent = Operation.objects.filter(may_have_run=True, **same).exclude(account=operation.account)
+    if sent.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED)).exists():
+        raise UnsendableRequest("the same call was sent through another account")
+
+
 class Creation(ProviderCall):
     creates = True
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        _refuse_in_other_account(operation)
         sent: Answer[Any] = client.of(self.kind).create(
             operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
         )

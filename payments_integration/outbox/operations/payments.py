@@ -7,28 +7,15 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import sync
-from payments_integration.client import Answer, Client
+from payments_integration.client import Client
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Flow, Kind
-from payments_integration.exceptions import UnsendableRequest
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Operation
 from payments_integration.outbox.operations.base import Candidates, Creation, Unclear, sent_since
 from payments_integration.outbox.operations.cancels import Cancel
-from payments_integration.validation.attempt_key import is_of_any_account
 
 
 class CreatePayment(Creation):
     name, label, kind = "create_payment", _("new payment"), Kind.PAYMENT
-
-    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        if is_of_any_account(operation.idempotency_key):
-            # The ledger has a key once per account. Each call is committed before it looks for the others, so two
-            # first clicks at once do not both send.
-            same = {"idempotency_key": operation.idempotency_key, "merchant_reference": operation.merchant_reference}
-            sent = Operation.objects.filter(operation=self.name, may_have_run=True, **same)
-            ended = (OperationState.REJECTED, OperationState.CLOSED)
-            if sent.exclude(account=operation.account).exclude(state__in=ended).exists():
-                raise UnsendableRequest("its order is being paid through another account")
-        return super().send(client, operation, max_wait=max_wait)
 
     def look_up(self, client: Client, operation: Operation) -> Candidates:
         listed = client.payments.list(

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from payments_integration.models import Operation
+from payments_integration.outbox import sending
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows as stored
 from tests.unit.api.conftest import AS_ASKED, CUSTOMERS, DESTINATION, MIRRORED, Caller, make_operation, make_payment
@@ -49,6 +50,10 @@ def default_only(user: Any, account: str) -> bool:
 
 def neither(user: Any, account: str) -> bool:
     return False
+
+
+def anyone(user: Any, account: str) -> bool:
+    return True
 
 
 async def never_asked(user: Any, account: str) -> bool:
@@ -272,3 +277,45 @@ def test_a_key_is_not_used_a_second_time_in_another_account(providers: Any, boss
     closed = {"state": "closed", "error": {"status_code": 429, "type": "rate_limit_error", "code": "rate_limited"}}
     Operation.objects.update(**closed, body=b"{}")
     assert boss.post("payments/", {**body, "account": "second"}).status_code == 201
+
+
+@pytest.mark.promise(5)
+def test_two_posts_at_once_do_not_both_send_through_two_accounts(
+    providers: Any, boss: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider is slow before the first is recorded, and the client tries again."""
+    usual, second = sending.latest_answer, []
+    body = {**PAYMENT, "merchant_reference": "order-1"}
+
+    def slow(client: Any) -> Any:
+        if client.account.alias == "default" and not second:
+            second.append(None)
+            second[0] = answer(boss.post("payments/", {**body, "account": "second"}))
+        return usual(client)
+
+    monkeypatch.setattr(sending, "latest_answer", slow)
+    status, refused = answer(boss.post("payments/", body))
+    assert (second[0][0], status, refused["error"]["code"]) == (201, 422, "operation_closed")
+    assert not providers["default"].project.payments
+
+
+ACCOUNTS: list[str] = []
+
+
+def key_of_the_order(request: Any, body: Any) -> dict[str, Any]:
+    """``API_PAYMENT`` of a project that chooses the account anew for each request."""
+    return {**PAYMENT, "merchant_reference": body["order"], "idempotency_key": "1", "account": ACCOUNTS.pop(0)}
+
+
+@pytest.mark.promise(5)
+def test_a_key_of_the_projects_own_is_not_used_twice_for_an_order(
+    providers: Any, given: Any, customer: Caller
+) -> None:
+    ACCOUNTS[:] = ["default", "second", "second"]
+    given(API_PERMISSION_CLASSES=[CUSTOMERS], API_PAYMENT="key_of_the_order", API_ACCOUNT_CHECK="anyone")
+    assert customer.post("payments/", {"order": "order-1"}).status_code == 201
+    status, refused = answer(customer.post("payments/", {"order": "order-1"}))
+    assert (status, refused["error"]["code"]) == (409, "idempotency_conflict")
+    assert not providers["second"].project.payments
+    # Another brand's order has the same number.
+    assert customer.post("payments/", {"order": "brand-1"}).status_code == 201

@@ -195,6 +195,26 @@ def test_each_account_has_its_own_keys(fake: Fake) -> None:
     assert len(fake.calls) == 2
 
 
+def test_what_a_handler_paid_is_not_paid_again_through_another_account(
+    fake: Fake, attentions: list[dict[str, Any]]
+) -> None:
+    """The setting with the account changed, and somebody has the event's handlers run again."""
+
+    def handler(account: str) -> Operation:
+        with transaction.atomic(), dispatching(name=lambda: "evt_1"):
+            return services.defer(services.create_payout, **PAYOUT, account=account)
+
+    first = handler("default")
+    services.resume_operations()
+    assert handler("default") == first
+    again = handler("second")
+    services.resume_operations()
+    again.refresh_from_db()
+    assert (again.state, len(fake.calls)) == (OperationState.CLOSED, 1)
+    [told] = attentions
+    assert "could not be sent: the same call was sent through another account" in told["message"]
+
+
 def test_a_key_that_another_account_has_too_makes_a_double_click_no_mismatch(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

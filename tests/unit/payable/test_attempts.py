@@ -496,7 +496,7 @@ class TestANewKeyKnowsItsOrder:
         services.create_payment(**CARD, merchant_reference=code, idempotency_key=keys[0], account="second")
         with pytest.raises(OperationClosed) as caught:
             services.create_payment(**CARD, merchant_reference=code, idempotency_key=keys[1])
-        assert "paid through another account" in str(caught.value.__cause__)
+        assert "sent through another account" in str(caught.value.__cause__)
         assert len(fake.calls) == 1
         assert order.attempt_key() == keys[0]
         assert order.attempt_key().account == "second"

@@ -68,16 +68,44 @@ def test_a_handler_defers_only_in_its_own_transaction(fake: Fake) -> None:
             if not connection.in_atomic_block:
                 connection.close()
 
-    async def defer() -> Operation:
-        return await sync_to_async(in_its_thread)()
+    def in_a_transaction_of_its_own() -> Operation:
+        """A function of the shop that saves an order with its payout."""
+        try:
+            with transaction.atomic():
+                return services.defer(services.create_payout, **PAYOUT)
+        finally:
+            if not connection.in_atomic_block:
+                connection.close()
+
+    async def defer(function: Callable[[], Operation]) -> Operation:
+        return await sync_to_async(function)()
 
     with dispatching():
-        with pytest.raises(TransactionRefused, match=r"asyncio\.run"):
-            asyncio.run(defer())
-        with transaction.atomic():
-            assert async_to_sync(defer)().state == OperationState.DUE
-            transaction.set_rollback(True)
+        for function in (in_its_thread, in_a_transaction_of_its_own):
+            with pytest.raises(TransactionRefused, match=r"asyncio\.run"):
+                asyncio.run(defer(function))
+        for function in (in_its_thread, in_a_transaction_of_its_own):
+            with transaction.atomic():
+                assert async_to_sync(defer)(function).state == OperationState.DUE
+                transaction.set_rollback(True)
     assert not Operation.objects.exists()
+
+
+SENDS_WHAT_IS_RECORDED = [services.retry, services.resume_operations, lambda pk: services.approve(pk, actor=None)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("function", SENDS_WHAT_IS_RECORDED)
+def test_a_handler_sends_nothing_that_is_recorded_in_another_thread(fake: Fake, function: Callable[..., Any]) -> None:
+    with transaction.atomic(), dispatching():
+        operation = services.defer(services.create_payout, **PAYOUT)
+
+    async def send() -> None:
+        await sync_to_async(function)(operation.pk)
+
+    with dispatching(), pytest.raises(TransactionRefused):
+        asyncio.run(send())
+    assert not fake.calls
 
 
 @pytest.mark.parametrize("number", range(len(CALLS)))
