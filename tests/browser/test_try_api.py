@@ -71,5 +71,5 @@ def test_a_payment_is_created_once_per_key(boss: Visitor, provider: ProviderSand
     payment = Payment.objects.get()
     shown: Any = json.loads(answer.locator(".highlight-code code").first.inner_text())
     assert (shown["id"], shown["status"]) == (payment.pk, payment.status)
-    assert Operation.objects.get().idempotency_key == scoped_key(key, User.objects.get().pk)
+    assert Operation.objects.get().idempotency_key == f"api-{scoped_key(key, User.objects.get().pk)}"
     assert len(provider.project.payments) == 1
