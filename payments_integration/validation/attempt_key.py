@@ -1,4 +1,4 @@
-"""The idempotency key of an order's attempt to be paid, which knows what the order asks for."""
+"""The idempotency keys that the app makes. An attempt's key knows what its order asks for."""
 
 from __future__ import annotations
 

@@ -579,10 +579,9 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.case(121)
+@pytest.mark.parametrize("shop", ["connected"], indirect=True)
 def test_a_call_in_a_transaction_of_another_database_runs_no_handlers_in_it(shop: str) -> None:
     """It may roll back, and with it what a handler did there for another customer, whose event would be done."""
-    if connections[shop].connection is None:
-        connections[shop].connect()
     with connections[shop].cursor() as cursor:
         cursor.execute("CREATE TABLE paid (id text)")
 

@@ -77,11 +77,11 @@ class SendingView(ApiView):
         # Keys are unique per account: sent again with another account, the request would run twice. Two brands may
         # give their orders equal keys of the project's own, but not equal references that the same person pays.
         who, what = permissions.user_id(self.request.user), arguments.get("merchant_reference")
-        for operation in used:
-            is_same = what and (operation.actor_id, operation.merchant_reference) == (who, what)
-            if operation.account != account and (arguments["idempotency_key"] == own_key or is_same):
-                raise IdempotencyMismatch("the caller used this key in another account; nothing was sent")
         try:
+            for operation in used:
+                is_same = what and (operation.actor_id, operation.merchant_reference) == (who, what)
+                if operation.account != account and (arguments["idempotency_key"] == own_key or is_same):
+                    raise IdempotencyMismatch("the caller used this key in another account; nothing was sent")
             row = function(*target, actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:
             return self._accepted(error.operation)

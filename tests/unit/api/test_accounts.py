@@ -303,7 +303,7 @@ ACCOUNTS: list[str] = []
 
 
 def key_of_the_order(request: Any, body: Any) -> dict[str, Any]:
-    """``API_PAYMENT`` of a project that chooses the account anew for each request."""
+    """A project's ``API_PAYMENT``. Each request gets another account."""
     return {**PAYMENT, "merchant_reference": body["order"], "idempotency_key": "1", "account": ACCOUNTS.pop(0)}
 
 
@@ -316,6 +316,7 @@ def test_a_key_of_the_projects_own_is_not_used_twice_for_an_order(
     assert customer.post("payments/", {"order": "order-1"}).status_code == 201
     status, refused = answer(customer.post("payments/", {"order": "order-1"}))
     assert (status, refused["error"]["code"]) == (409, "idempotency_conflict")
+    assert "Idempotency-Key" not in str(refused)  # another one would change nothing
     assert not providers["second"].project.payments
     # Another brand's order has the same number.
     assert customer.post("payments/", {"order": "brand-1"}).status_code == 201

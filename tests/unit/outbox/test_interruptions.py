@@ -160,7 +160,7 @@ def comes_of(raised: BaseException | None, kind: type[BaseException]) -> bool:
 WITHOUT_EFFECT = (OperationState.CLOSED, OperationState.REJECTED, OperationState.AWAITING_APPROVAL)
 
 
-@pytest.mark.any_database  # it is raised by Python, and each line takes a transaction
+@pytest.mark.any_database  # the exceptions are not the database's
 @pytest.mark.parametrize("kind", [TimeLimit, Timeout])
 @pytest.mark.parametrize("name", ["payout", "deferred", "approval", "again"])
 def test_an_exception_at_any_line_is_an_unknown_outcome_if_the_operation_is_recorded(
