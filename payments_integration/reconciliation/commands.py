@@ -93,21 +93,22 @@ def polled_from(account: str, since: datetime) -> datetime:
 def poll(account: str, *, since: datetime) -> Poll:
     """Store, apply and dispatch events created from ``since`` on. Raises what the client raises."""
     begun = timezone.now()
-    next_since: datetime | None = None
+    pages = []
     for answer in get_client(account).events.pages(created_from=since, background=True):
         projection.note_contact(account, answer.answered_at)
+        pages.append(answer)
+    # The first page is the newest. The next poll takes events that are created while the others are read.
+    next_since = max(since, min(pages[0].answered_at or since, begun) - OVERLAP)
+    # Oldest first: if the listener is stopped here, the events of the other pages are newer than what it stored.
+    for answer in reversed(pages):
         receive_page(account, answer.data)
-        if next_since is None:
-            # The first page is the newest. The next poll takes events that are created while the others are read.
-            next_since = max(since, min(answer.answered_at or since, begun) - OVERLAP)
     new = list(
         Event.objects.filter(account=account, received_at__gte=begun, source=EventSource.RECONCILIATION).order_by(
             "created_at", "pk"
         )
     )
-    # Pages come newest first, so the events are dispatched only now, oldest first.
     inbox.process(account)
     # Older ones may be held by a pass that is running or was interrupted.
     inbox.release(account, since=since)
     process_due(account)
-    return Poll(new, next_since or since)
+    return Poll(new, next_since)

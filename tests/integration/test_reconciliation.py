@@ -18,7 +18,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox, reconciliation, services
+from payments_integration import inbox, projection, reconciliation, services
 from payments_integration.db.claims import ClaimLost
 from payments_integration.inbox import releasing
 from payments_integration.models import (
@@ -478,6 +478,22 @@ class TestOrderOfDispatch:
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
 
+    @pytest.mark.parametrize("pages", [1, 2])
+    def test_a_listener_after_one_that_was_stopped_dispatches_oldest_first(
+        self, sandbox: ProviderSandbox, receiver: Receiver, pages: int
+    ) -> None:
+        payment = pay(sandbox)
+        for _ in range(60):
+            pass_time(sandbox, seconds=20)
+            pay(sandbox)
+        sandbox.engine.chargeback(payment.pk)
+        with after_each_page(_dies_after(pages)), pytest.raises(KeyboardInterrupt):
+            reconciliation.poll("default", since=timezone.now() - timedelta(hours=1))
+        pass_time(sandbox, minutes=5)
+        reconciliation.poll("default", since=reconciliation.polled_from("default", timezone.now()))
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
+
 
 def test_polling_puts_events_into_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -> None:
     since = timezone.now() - timedelta(minutes=1)
@@ -497,13 +513,13 @@ def test_polling_skips_no_event_that_is_created_meanwhile(
     since = timezone.now() - timedelta(hours=1)
     pass_time(sandbox, seconds=10)
 
-    def happen(stored: int) -> None:
-        if stored == 1:
+    def happen(*page: Any) -> None:
+        if "payment.chargeback" not in [event["type"] for event in sandbox.project.events]:
             clock.shift(1)
             sandbox.engine.chargeback(payment.pk)
             clock.shift(120)  # so long do the other pages take
 
-    with after_each_page(happen):
+    with mock.patch.object(projection, "note_contact", happen):
         poll = reconciliation.poll("default", since=since)
     clock.shift(120)
     missed = reconciliation.poll("default", since=poll.next_since).events
