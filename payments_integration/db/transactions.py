@@ -34,6 +34,7 @@ from payments_integration.db.border import (
     end_session,
     has_hidden_transaction,
     restore_session,
+    restored_language,
 )
 from payments_integration.exceptions import TransactionRefused
 from payments_integration.runtime.logs import get_logger
@@ -92,6 +93,8 @@ def repeatable(
             restore_session(connection)
             callbacks = Callbacks(connection, about)
         with (
+            # Otherwise the next attempt begins with the language that this one leaves.
+            restored_language() if is_outermost else nullcontext(),
             transaction.atomic(using=using, durable=durable),
             closed_blocks(connection) if is_outermost else nullcontext(),
         ):

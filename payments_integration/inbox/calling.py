@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import closed_blocks, restored_language
+from payments_integration.db.border import closed_blocks
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
@@ -102,8 +102,7 @@ def call_receivers(page: Page, work: Work) -> None:
             raise lost_by_receiver(error, item) from error
 
     try:
-        with restored_language():
-            repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
+        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
     except AnyDatabaseError as error:
         if failure is not None:
             # The receiver broke the connection, so the rollback failed as well.

@@ -28,6 +28,7 @@ from payments_integration.db import statements
 from payments_integration.db.border import closed_blocks
 from payments_integration.db.transactions import repeatable
 from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.inbox import calling
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import (
     Balance,
@@ -384,6 +385,19 @@ def test_what_a_handler_activates_is_its_own_and_its_callbacks(grouped: bool) ->
         inbox.dispatch()
     assert active() == usual
     assert Counter(seen) == {("handler", *usual): 4, ("callback", "pt-br", "America/Sao_Paulo"): 4}
+
+
+def test_a_handler_that_is_repeated_begins_with_the_usual_language() -> None:
+    begun_with: list[str | None] = []
+
+    def handler(event: Event, **_: Any) -> None:
+        begun_with.append(translation.get_language())
+        translation.activate("pt-br")
+
+    with connected(handler), mock.patch.object(calling, "mark", side_effect=[conflict(), conflict(), None]):
+        take_in(NAMES[0], events=1)
+        inbox.dispatch()
+    assert begun_with == [translation.get_language()] * 3
 
 
 def test_what_a_receiver_of_attention_activates_is_its_own(attentions: list[dict[str, Any]]) -> None:
