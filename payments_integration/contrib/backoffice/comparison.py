@@ -55,6 +55,11 @@ def compared_models(account: str) -> list[type[Payable]]:
     return [model for model in _of(account, found) if not set(model._meta.all_parents).intersection(found)]
 
 
+def models_of(account: str) -> list[type[Payable]]:
+    """Return the models that have payments of the account."""
+    return _of(account, payables())
+
+
 def _of(account: str, found: list[type[Payable]]) -> list[type[Payable]]:
     return [model for model in found if model.payments_account_field or model.payments_account in (None, account)]
 
@@ -65,7 +70,7 @@ def newest_paid(account: str, since: datetime) -> list[Payment]:
 
     Reads nothing if no model has payments of the account.
     """
-    if not _of(account, payables()):
+    if not models_of(account):
         return []
     before = timezone.now() - GRACE
     newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES)
@@ -77,33 +82,41 @@ def newest_paid(account: str, since: datetime) -> list[Payment]:
     ]
 
 
-def paid_without_order(account: str, payments: list[Payment]) -> list[Payment]:
+def orders_of(account: str, compared: list[type[Payable]], payments: list[Payment]) -> list[OrderRow]:
+    """Return the rows of the models that have the reference of one of the payments."""
+    references = sorted({str(payment.merchant_reference) for payment in payments})
+    return [row for model in compared for row in _rows_of(model, account, references)]
+
+
+def paid_without_order(payments: list[Payment], orders: list[OrderRow]) -> list[Payment]:
     """Return the payments of the list that still hold received money although no row has their reference.
 
-    Only payments that an ``attempt_key`` began: other payments of a project, such as donations, need no row. A row
-    that the default manager hides, such as one that is marked as deleted, counts as gone.
+    ``orders`` are their rows of all models of the account. Only payments that an ``attempt_key`` began: other
+    payments of a project, such as donations, need no row. A row that the default manager hides, such as one that is
+    marked as deleted, counts as gone.
     """
-    left = {str(payment.merchant_reference) for payment in payments}
-    for model in _of(account, payables()):
-        left -= {row.reference for row in _rows_of(model, account, sorted(left))}
-    begun = attempts.begun([payment for payment in payments if payment.merchant_reference in left])
+    there = {row.reference for row in orders}
+    begun = attempts.begun([payment for payment in payments if payment.merchant_reference not in there])
     holding = with_money_left(begun)
     return [payment for payment in begun if payment.pk in holding]
 
 
-def paid_for_and_unpaid(account: str, payments: list[Payment]) -> list[tuple[Payment, OrderRow]]:
+def paid_for_and_unpaid(
+    account: str, payments: list[Payment], orders: list[OrderRow]
+) -> list[tuple[Payment, OrderRow]]:
     """Return the payments of the list that still hold received money although their order is not paid, each with its
     order.
 
-    Leaves out a payment that was refunded in full or is being refunded in full.
+    ``orders`` are their rows, at least of ``compared_models``. Leaves out a payment that was refunded in full or is
+    being refunded in full.
     """
     found: list[tuple[Payment, OrderRow]] = []
     for model in compared_models(account):
-        mine = [payment for payment in payments if model.payments_include_deposits or not is_deposit(payment)]
         unpaid: dict[str, list[OrderRow]] = defaultdict(list)
-        for row in _rows_of(model, account, [str(payment.merchant_reference) for payment in mine]):
-            if not row.is_paid:
+        for row in orders:
+            if row.model is model and not row.is_paid:
                 unpaid[row.reference].append(row)
+        mine = [payment for payment in payments if model.payments_include_deposits or not is_deposit(payment)]
         found += [(payment, row) for payment in mine for row in unpaid[str(payment.merchant_reference)]]
     left = with_money_left([payment for payment, _row in found])
     return [(payment, row) for payment, row in found if payment.pk in left]

@@ -153,7 +153,8 @@ def report_unpaid() -> None:
 
 def _unreported(account: str) -> list[Thing]:
     """Return what no row is about, without history: no handler was called for it."""
-    things = todo.unpaid_of(account, comparison.newest_paid(account, timezone.now() - COMPARED))
+    paid = comparison.newest_paid(account, timezone.now() - COMPARED)
+    things = todo.unpaid_of(account, paid, comparison.orders_of(account, comparison.compared_models(account), paid))
     old = [thing.object_id for thing in things if is_history(account, thing.since)]
     ids = [thing.object_id for thing in things]
     known = Todo.objects.filter(account=account, kind=Kind.UNPAID, thing__in=ids).values_list("thing", flat=True)

@@ -31,17 +31,18 @@ _CHUNK = 500
 def differences_of(account: str, since: datetime) -> list[Thing]:
     """Return the orders since then that do not match their payments, without personal data."""
     paid = comparison.newest_paid(account, since)
-    found = unpaid_of(account, paid)
-    lost = comparison.paid_without_order(account, paid)
+    orders = comparison.orders_of(account, comparison.models_of(account), paid)
+    found = unpaid_of(account, paid, orders)
+    lost = comparison.paid_without_order(paid, orders)
     found += [_of_payment(Kind.WITHOUT_ORDER, account, payment, None) for payment in lost]
     for model in comparison.compared_models(account):
         found += _without_payment(account, model, comparison.paid_without_payment(model, account, since))
     return found
 
 
-def unpaid_of(account: str, paid: list[Payment]) -> list[Thing]:
+def unpaid_of(account: str, paid: list[Payment], orders: list[comparison.OrderRow]) -> list[Thing]:
     """Return the payments of the list whose order is not paid, newest first."""
-    unpaid = comparison.paid_for_and_unpaid(account, paid)
+    unpaid = comparison.paid_for_and_unpaid(account, paid, orders)
     return [_of_payment(Kind.UNPAID, account, payment, row) for payment, row in unpaid]
 
 

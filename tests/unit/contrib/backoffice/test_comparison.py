@@ -41,12 +41,17 @@ def paid(reference: str | None = "A-1", status: str = "succeeded", **fields: Any
 def unpaid(account: str = "default") -> list[tuple[str, str]]:
     """(payment, reference of its order)"""
     payments = comparison.newest_paid(account, SINCE)
-    return [(payment.pk, row.reference) for payment, row in comparison.paid_for_and_unpaid(account, payments)]
+    orders = comparison.orders_of(account, comparison.compared_models(account), payments)
+    found = comparison.paid_for_and_unpaid(account, payments, orders)
+    return [(payment.pk, row.reference) for payment, row in found]
 
 
 def lost(account: str = "default") -> list[str]:
     """Payments whose order is gone."""
-    return [payment.pk for payment in comparison.paid_without_order(account, comparison.newest_paid(account, SINCE))]
+    payments = comparison.newest_paid(account, SINCE)
+    orders = comparison.orders_of(account, comparison.models_of(account), payments)
+    found = comparison.paid_without_order(payments, orders)
+    return [payment.pk for payment in found]
 
 
 def bought(order: Any, **fields: Any) -> Payment:
@@ -311,7 +316,7 @@ def test_a_model_without_the_option_costs_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Order, "payments_paid", None)
     with CaptureQueriesContext(connection) as asked:
         assert comparison.compared_models("default") == []
-        assert comparison.paid_for_and_unpaid("default", []) == []
+        assert comparison.paid_for_and_unpaid("default", [], []) == []
     assert len(asked) == 0
 
 
@@ -323,7 +328,7 @@ def test_many_rows_take_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
         paid(f"A-{number}")
         Order.objects.create(number=f"B-{number}", paid_at=timezone.now())
     with CaptureQueriesContext(connection) as asked:
-        found = comparison.paid_for_and_unpaid("default", comparison.newest_paid("default", SINCE))
+        found = unpaid()
         others = comparison.paid_without_payment(Order, "default", SINCE)
     assert (len(found), len(others)) == (4, 2)
     # The payments, their orders and refunds in two parts each; the newest orders, their payments.
