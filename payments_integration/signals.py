@@ -19,7 +19,7 @@ from asgiref.sync import iscoroutinefunction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
-from payments_integration.db.border import closed_blocks, restored_language
+from payments_integration.db.border import activate_site_language, closed_blocks, restored_language
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.validation.attempt_key import HANDLER_PREFIX
 
@@ -89,6 +89,7 @@ class SynchronousSignal(Signal):
         for receiver in self._live_receivers(sender)[0]:
             try:
                 with closed_blocks(), restored_language():
+                    activate_site_language()
                     response = receiver(signal=self, sender=sender, **named)
                     _refuse_unrun(receiver, response)
                 responses.append((receiver, response))

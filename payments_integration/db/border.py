@@ -17,6 +17,7 @@ from inspect import iscoroutine
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+from django.conf import settings
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
@@ -47,6 +48,16 @@ def restored_language() -> Iterator[None]:
     zone = timezone.get_current_timezone()  # noqa: TID251  (as it is in this thread)
     with translation.override(translation.get_language()), timezone.override(zone):
         yield
+
+
+def activate_site_language() -> None:
+    """Activate what a worker has: the settings' language and time zone. Call it within ``restored_language``.
+
+    A receiver that runs in a person's request writes to customers, and may make calls whose texts it translates: run
+    again in another language, it would ask for something else.
+    """
+    translation.activate(settings.LANGUAGE_CODE)
+    timezone.deactivate()
 
 
 class Callbacks:

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import closed_blocks
+from payments_integration.db.border import activate_site_language, closed_blocks
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
@@ -225,6 +225,7 @@ TRANSACTION_ID = "pg_current_xact_id()::text"
 def send(
     item: Item, changes: list[StatusChange], instance: Any | None, connection: BaseDatabaseWrapper, *, is_stale: bool
 ) -> None:
+    activate_site_language()
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
     after_each = partial(_require_transaction, connection)
     # Copies: a receiver may set an attribute, and the item is marked, ordered, and perhaps sent again.

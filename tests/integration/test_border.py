@@ -382,8 +382,10 @@ def test_what_a_handler_activates_is_its_own_and_its_callbacks(grouped: bool) ->
     usual = active()
     with connected(handler):
         take_in(*NAMES[:2], events=2)
-        inbox.dispatch()
-    assert active() == usual
+        # A person who presses a button reads Spanish; the handler may translate what it asks for.
+        with translation.override("es"), timezone.override("America/Bogota"):
+            inbox.dispatch()
+            assert active() == ("es", "America/Bogota")
     assert Counter(seen) == {("handler", *usual): 4, ("callback", "pt-br", "America/Sao_Paulo"): 4}
 
 
@@ -394,25 +396,30 @@ def test_a_handler_that_is_repeated_begins_with_the_usual_language() -> None:
         begun_with.append(translation.get_language())
         translation.activate("pt-br")
 
+    take_in(NAMES[0], events=1)
+    inbox.dispatch()  # imports what the mock must not reach
     with connected(handler), mock.patch.object(calling, "mark", side_effect=[conflict(), conflict(), None]):
-        take_in(NAMES[0], events=1)
+        take_in(NAMES[1], events=1)
         inbox.dispatch()
     assert begun_with == [translation.get_language()] * 3
 
 
 def test_what_a_receiver_of_attention_activates_is_its_own(attentions: list[dict[str, Any]]) -> None:
-    usual = translation.get_language()
+    usual, seen = translation.get_language(), []
 
     def handler(**_: Any) -> None:
+        seen.append(translation.get_language())
         translation.activate("ja")
 
     signals.attention.connect(handler)
     try:
-        call_attention(Event(account="default"), Reason.ENDPOINT, "gone")
+        with translation.override("es"):
+            call_attention(Event(account="default"), Reason.ENDPOINT, "gone")
+            assert translation.get_language() == "es"
     finally:
         signals.attention.disconnect(handler)
     assert attentions
-    assert translation.get_language() == usual
+    assert seen == [usual]
 
 
 @pytest.mark.case(120)

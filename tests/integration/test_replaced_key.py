@@ -541,6 +541,20 @@ def test_a_copy_of_production_pays_nothing_out_of_another_project(
     assert [seen["reason"] for seen in attentions] == [Reason.OPERATION_NEEDS_RESOLUTION]
 
 
+@pytest.mark.parametrize(("key", "state"), [(LIVE, "needs_person"), ("sk_test_two", "done")])
+def test_a_payout_that_waited_for_a_key_that_never_worked(installed: ProviderSandbox, key: str, state: str) -> None:
+    """Nothing shows for which project it was recorded: a live key does not send it."""
+    installed.engine.add_project("sk_test_two")
+    with with_key("sk_test_mistyped"):
+        operation = due_payout()
+        assert services.resume_operations() == {"due": 1}
+    Operation.objects.update(next_attempt_at=None)
+    with with_key(key):
+        services.resume_operations()
+    operation.refresh_from_db()
+    assert operation.state == state
+
+
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_a_payout_that_waited_for_another_key_of_its_project_is_sent(
     filled: Payment, installed: ProviderSandbox, is_empty: bool
