@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import WireError as WireError
 from payments_integration.money import INT64_MAX
 
@@ -222,13 +223,12 @@ def decode_event(body: bytes) -> Event:
 def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
     """Return the mirrored object that the event carries; None if this version does not know its object.
 
-    ``data.object`` names it: a later type of event, such as ``dispute.opened``, may carry a payment. Raises WireError
-    if a type that begins with the name of one object carries another, or the object lacks a field that the spec
+    ``data.object`` names it: a later type of event, such as ``payment.refunded``, may carry a refund. Raises WireError
+    if a type that the spec lists carries another object than its own, or the object lacks a field that the spec
     requires.
     """
     kind = event.data.get("object")
-    prefix = event.type.partition(".")[0]
-    if prefix in EVENT_RESOURCES and kind != prefix:
+    if event.type in EVENT_TYPES and kind != event.type.partition(".")[0]:
         raise WireError(f"$.data.object does not fit the type {event.type}")
     struct = EVENT_RESOURCES.get(kind) if isinstance(kind, str) else None
     return None if struct is None else parse_resource(event.data, struct)

@@ -277,7 +277,7 @@ class ReadOnlyAdmin(ListAdmin):
         """Show the row's page with what was typed, because nothing was done; redirect to it if nothing was typed."""
         if button.form is None or not self.has_view_permission(request, obj):
             return self.back(request, obj)
-        return self.change_view(refused(request, button.name, form), quote(obj.pk))
+        return self.change_view(refused(request, button.name, form), quote(str(obj.pk)))
 
     def _after(self, request: HttpRequest, button: Button, obj: Any) -> HttpResponseRedirect:
         """Redirect to the page that a button leads to; to the row's own page if the user may not see it."""

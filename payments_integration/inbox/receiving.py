@@ -19,7 +19,7 @@ from django.db import IntegrityError, router
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import schemas, telemetry
+from payments_integration import conf, schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described
@@ -55,8 +55,9 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
     """Store one signed body. The event is committed when this returns.
 
     Takes one INSERT for a new event, two statements for a known one. An event whose values the database refuses is
-    quarantined. Any other database error is raised.
+    quarantined. Any other database error is raised. Raises ImproperlyConfigured for an account that the settings lack.
     """
+    conf.account(account)
     event = read(account, body, source=source)
     try:
         _store(event)
@@ -312,6 +313,8 @@ def _foreign_identity(event: schemas.Event) -> tuple[str, str]:
         and 0 < len(object_id) <= 255
         and f"{kind}{object_id}".isascii()
         and f"{kind}{object_id}".isprintable()
+        # Some databases compare without case or blanks at the end.
+        and kind == kind.lower().strip()
         and kind not in Kind.values
     )
     return (str(kind), str(object_id)) if is_valid else ("event", event.id)

@@ -75,22 +75,26 @@ def _release_with_attention(account: str) -> int:
     return count
 
 
-def replay(item: Item, actor: object = None) -> None:
+def replay(item: Item, actor: object = None, *, seen_at: datetime | None = None) -> bool:
     """Dispatch a parked or dispatched event or change again. It is stale if a newer event was dispatched since.
 
-    A quarantined event is parsed again instead, as after an upgrade. ``actor`` is a user or text. Raises
-    PermissionDenied for a member of staff without ``replay_event``.
+    A quarantined event is parsed again instead, as after an upgrade. ``actor`` is a user or text. ``seen_at`` is when
+    the actor saw the item: if it was dispatched since, as after the first of two clicks, nothing is done and False is
+    returned. Raises PermissionDenied for a member of staff without ``replay_event``.
     """
     permissions.require_of_staff(actor, "replay_event", item)
     if isinstance(item, Event) and item.state == EventState.QUARANTINED:
         read_again(item)
-        return
+        return True
     if not item.object_kind:
-        return  # it was never understood, and its body is erased
+        return True  # it was never understood, and its body is erased
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
+    if seen_at is not None:
+        finished = finished.exclude(state=EventState.DONE, dispatched_at__gte=seen_at)
     # ``dispatched_at`` stays: until the item is dispatched again, older events of the object are stale.
-    updated(finished, state=EventState.APPLIED, attempts=0, error="")
+    is_released = bool(updated(finished, state=EventState.APPLIED, attempts=0, error=""))
     updated(ObjectDispatch.objects.filter(of_objects([item.object_key]), claim_token=""), next_attempt_at=None)
+    return is_released or seen_at is None
 
 
 def dispatch_history(account: str, since: datetime) -> int:

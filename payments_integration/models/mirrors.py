@@ -50,7 +50,7 @@ class Mirror(Row):
     kind: ClassVar[Kind]
     #: Fields that may hold personal data. An erasure empties them, and they stay empty.
     personal: ClassVar[tuple[str, ...]] = ()
-    progress: ClassVar[tuple[str, ...]] = ("version",)
+    progress: ClassVar[tuple[str, ...]] = ("version", "erased_at")
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
     #: The provider's time of this state: the ``created_at`` of an event, or the ``Date`` of an answer.

@@ -156,6 +156,16 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
+    "one secret twice": (
+        "E005",
+        {
+            "ACCOUNTS": {
+                "a": {**ACCOUNT, "WEBHOOK_SECRETS": ["old", "new"]},
+                "b": {**ACCOUNT, "API_KEY": "sk_2", "WEBHOOK_SECRETS": ["new"]},
+            }
+        },
+        "has a secret of 'a'",
+    ),
     "name as a number": ("E005", account(NAME=1), "NAME"),
     "name of two lines": ("E005", account(NAME="Shop\nBrazil"), "NAME"),
     "name with blanks": ("E005", account(NAME=" Shop"), "NAME"),

@@ -69,8 +69,12 @@ def test_unknown_fields_go_to_extra_even_one_named_extra() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "kind"), [("payment.x", "payment"), ("dispute.x", "payment"), ("dispute.x", None), ("dispute", None)]
-)
+    ("type", "kind"),
+    [
+        ("payment.x", "payment"), ("refund.x", "payment"), ("dispute.x", "payment"), ("dispute.x", None),
+        ("payment.dispute_opened", None), ("dispute", None),
+    ],
+)  # fmt: skip
 def test_the_data_of_an_event_names_the_mirrored_object_that_it_carries(type: str, kind: str | None) -> None:
     data = factories.payment() if kind else {"object": "dispute"}
     resource = schemas.event_resource(schemas.decode_event(body(type=type, data=data)))

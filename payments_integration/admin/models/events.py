@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
+from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
+from django.core.exceptions import ValidationError
 from django.db import router, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, ngettext
 
 from payments_integration import inbox, wakeup
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Button, Outcome, may
+from payments_integration.admin.shared.buttons import Button, Outcome, Press, may
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, EventState, StatusChange
@@ -27,9 +33,31 @@ REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
 _MAX_WAIT = 4.0
 
 
-def replay(item: Any, actor: Any) -> None:
+class SeenForm(forms.Form):
+    """Carries when the page was made: a second click must not replay what the first one has dispatched."""
+
+    seen_at = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput, label="", initial=timezone.now)
+
+    def clean_seen_at(self) -> datetime | None:
+        return _time_of(self.cleaned_data["seen_at"])
+
+
+class SeenActionForm(SeenForm, ActionForm):
+    """The form of the list's actions."""
+
+
+def _time_of(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if timezone.is_aware(found) is settings.USE_TZ else None
+
+
+def _replay(item: Any, press: Press) -> None:
     """Mark a row to be dispatched again (in quarantine: parse it again), and wake the processor after commit."""
-    inbox.replay(item, actor=actor)
+    if not inbox.replay(item, actor=press.user, seen_at=press.answers["seen_at"]):
+        raise ValidationError(_("It was replayed since this page was made. Nothing more was done."))
     _wake(item.account)
 
 
@@ -58,14 +86,16 @@ class ReplayAdmin(ReadOnlyAdmin):
             name="replay",
             label=_("Replay"),
             permission="replay_event",
-            call=lambda obj, press: replay(obj, press.user),
+            call=_replay,
             twin=None,
             done=_replayed,
             logged=_("Replayed."),
             shown=lambda obj: obj.state in REPLAYABLE,
             question=_("Every receiver is called again. A quarantined event is parsed again."),
+            form=SeenForm,
         ),
     )
+    action_form = SeenActionForm
 
     def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "replay_event", obj)
@@ -73,12 +103,15 @@ class ReplayAdmin(ReadOnlyAdmin):
     @admin.action(description=_("Replay selected rows"), permissions=["replay"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         accounts = set()
-        replayed = released = kept = skipped = 0
+        replayed = released = kept = skipped = repeated = 0
+        seen_at = _time_of(request.POST.get("seen_at", ""))
         for item in list(queryset):
             if item.state not in REPLAYABLE:
                 skipped += 1
                 continue
-            inbox.replay(item, actor=request.user)
+            if not inbox.replay(item, actor=request.user, seen_at=seen_at):
+                repeated += 1
+                continue
             self.log_change(request, item, str(_("Replayed.")))
             accounts.add(item.account)
             if item.state != EventState.QUARANTINED:
@@ -98,6 +131,13 @@ class ReplayAdmin(ReadOnlyAdmin):
         if kept:
             text = ngettext("%d stays in quarantine.", "%d stay in quarantine.", kept) % kept
             self.message_user(request, text, messages.WARNING)
+        if repeated:
+            text = ngettext(
+                "%d was left out because it was replayed since this page was made.",
+                "%d were left out because they were replayed since this page was made.",
+                repeated,
+            )
+            self.message_user(request, text % repeated, messages.WARNING)
         if skipped:
             text = ngettext(
                 "%d was left out because it has not been dispatched yet.",

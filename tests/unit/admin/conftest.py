@@ -50,7 +50,7 @@ def nothing_called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "possible_resolutions",
     }:
         monkeypatch.setattr(services, name, lambda *args, name=name, **kwargs: called.append(name))
-    monkeypatch.setattr(inbox, "replay", lambda item, actor=None: called.append("replay"))
+    monkeypatch.setattr(inbox, "replay", lambda item, actor=None, seen_at=None: called.append("replay") is None)
     return called
 
 

@@ -249,6 +249,17 @@ def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:
     assert seen == [(Event, "evt_pay_1_created_0", None)]
 
 
+@pytest.mark.parametrize("kinds", [("dispute", "Dispute"), ("payment", "Payment"), ("dispute", "dispute ")])
+def test_unknown_kinds_that_differ_by_case_stop_no_dispatch(receiver: Receiver, kinds: tuple[str, str]) -> None:
+    """A database may compare without case or blanks at the end: the two would claim one row of their object."""
+    for number, kind in enumerate(kinds):
+        data = factories.payment(id="x_1") if kind == "payment" else {"object": kind, "id": "x_1"}
+        take_in({**event(data, id=f"evt_{number}"), "type": "notice.opened"})
+    take_in(event(factories.payment(), id="evt_other"))
+    inbox.dispatch()
+    assert {"evt_0", "evt_1", "evt_other"} <= {*receiver.dispatched}
+
+
 @pytest.mark.case(94)
 def test_a_failing_receiver_delays_only_its_own_object(receiver: Receiver) -> None:
     one, two = factories.life("pay_1"), factories.life("pay_2")

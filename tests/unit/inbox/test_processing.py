@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import time_machine
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -404,11 +405,17 @@ def test_a_database_message_that_contains_a_row_is_not_stored_or_logged(caplog: 
     assert "ana@example.com" not in Event.objects.get().error
 
 
+def test_an_account_that_the_settings_lack_is_refused() -> None:
+    with pytest.raises(ImproperlyConfigured, match='no account "defualt"'):
+        inbox.receive("defualt", factories.body(factories.life()[0]))
+    assert not Event.objects.exists()
+
+
 @pytest.mark.case(19)
 def test_nul_in_a_type_or_a_currency_goes_to_quarantine_or_is_replaced() -> None:
     receive(event(factories.balance(currency="CL\x00P"), id="evt_currency"))
     receive({**event(factories.payment()), "id": "evt_type", "type": "payout.x\x00"})
-    assert Event.objects.filter(state="quarantined").count() == 2
+    assert Event.objects.filter(state="quarantined").count() == 1
     assert not any("\x00" in row.error + row.type for row in Event.objects.all())
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from payments_integration import services
 from payments_integration.exceptions import StaleRow
 from payments_integration.models import MIRRORS, EventState, Mirror, Operation, OperationState, Payment
+from payments_integration.projection import erase_row
 from tests.factories import rows
 from tests.fake_provider import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, payment
 
@@ -55,6 +56,14 @@ def test_a_part_of_a_row_is_not_saved_over_a_newer_one() -> None:
     with pytest.raises(StaleRow):
         part.save()
     assert Payment.objects.get().status == "succeeded"
+
+
+def test_an_instance_from_before_an_erasure_does_not_bring_the_personal_data_back() -> None:
+    row = rows.payment(payer={"name": "Ana"})
+    erase_row(row.account, row.kind, row.pk)
+    with pytest.raises(StaleRow):
+        row.save()
+    assert not Payment.objects.get().payer
 
 
 @pytest.mark.promise(5)

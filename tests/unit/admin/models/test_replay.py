@@ -11,11 +11,13 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from payments_integration.models import Event, EventState, deletion_allowed
 from tests import factories
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
+from tests.unit.admin.flows.test_refund import hidden
 
 Callbacks = Any
 
@@ -34,6 +36,32 @@ def test_the_button_replays_a_parked_row(
     assert woken == ["default"]
     assert LogEntry.objects.get().object_id == str(row.pk)
     assert url(model, "replay", row.pk) not in page(boss, url(model, "change", row.pk))
+
+
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("model", ["event", "statuschange"])
+@pytest.mark.parametrize("by", ["button", "action"])
+@pytest.mark.parametrize("state", [EventState.PARKED, EventState.DONE])
+def test_a_second_click_replays_nothing_that_the_first_one_has_dispatched(
+    boss: Client, woken: list[str], model: str, by: str, state: EventState
+) -> None:
+    row = rows.MAKERS[model](state=state, dispatched_at=timezone.now() if state == EventState.DONE else None)
+    address = url(model, *(("replay", row.pk) if by == "button" else ("changelist",)))
+    html = page(boss, url(model, *(("change", row.pk) if by == "button" else ("changelist",))))
+    form = {"action": "replay_selected", "_selected_action": [row.pk], "seen_at": hidden(html)["seen_at"]}
+    boss.post(address, form)
+    row.refresh_from_db()
+    assert row.state == EventState.APPLIED
+    type(row).objects.update(state=EventState.DONE, dispatched_at=timezone.now())
+    answer = boss.post(address, form, follow=True).content.decode()
+    assert "replayed since this page was made" in answer
+    row.refresh_from_db()
+    assert row.state == EventState.DONE
+    assert LogEntry.objects.count() == 1
+    form["seen_at"] = hidden(page(boss, url(model, "change", row.pk)))["seen_at"]
+    boss.post(address, form)
+    row.refresh_from_db()
+    assert row.state == EventState.APPLIED
 
 
 def test_a_replay_is_in_the_history_whatever_the_key_of_its_form_is(boss: Client) -> None:
