@@ -40,6 +40,8 @@ from payments_integration.outbox import operations
 from payments_integration.outbox.operations import Intent, Precondition
 from payments_integration.signals import Reason, cause
 
+#: The provider may keep a key so long: 24 hours (spec, "Limits"), and an hour for slow requests.
+KEY_KEPT = timedelta(hours=25)
 T = TypeVar("T")
 
 #: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
@@ -275,12 +277,11 @@ def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None
         "last_sent_at": now,
     }
     if not operation.may_have_run:
-        # An attempt that was certainly not executed does not count: the provider does not know its key.
-        fields |= {
-            "first_sent_at": now,
-            "sent_after": latest.date if latest is not None else None,
-            "sent_to": conf.fingerprint(operation.account),
-        }
+        fields["sent_to"] = conf.fingerprint(operation.account)
+        # The provider may have kept the key of an attempt that it refused, and forgets it a day after that.
+        since = operation.first_sent_at if operation.sent_after is not None else None
+        if since is None or now - since > KEY_KEPT:
+            fields |= {"first_sent_at": now, "sent_after": latest.date if latest is not None else None}
     return fields
 
 

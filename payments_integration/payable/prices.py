@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import django
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import models
@@ -30,8 +31,12 @@ def of(order: Payable) -> tuple[int, str] | None:
     model = type(order)
     if not model.payments_amount_field:
         return None
-    amount = value(order, model.payments_amount_field)
-    currency = value(order, model.payments_currency_field or "payments_currency")
+    names = model.payments_amount_field, model.payments_currency_field or "payments_currency"
+    is_generated = any(isinstance(each, models.GeneratedField) and each.name in names for each in model._meta.fields)
+    if is_generated and django.VERSION < (6, 0) and not order._state.adding:
+        # Until Django 6.0, ``save`` leaves the former value in the instance.
+        order = model._base_manager.using(order._state.db).filter(pk=order.pk).first() or order
+    amount, currency = (value(order, name) for name in names)
     if amount is None or not currency:
         return None
     return (money.to_minor(amount, currency) if _is_in_whole_units(model) else amount), currency

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -108,6 +109,37 @@ def test_a_lost_answer_is_an_unknown_outcome_as_of_any_call(fake: Fake) -> None:
         pay()
     make_due()
     assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.parametrize("how", ["at once", "after approval", "by a worker"])
+def test_the_key_is_as_old_as_its_refused_attempt(fake: Fake, how: str) -> None:
+    """If the provider kept it then, it forgets it a day later: a lost answer is not asked for under it any more."""
+    limits = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 1} if how == "after approval" else {}}
+    boss = User.objects.create(username="berta", is_staff=True, is_superuser=True)
+    fake.available = 100_000
+
+    def call() -> None:
+        if how == "by a worker":
+            services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
+        elif how == "at once":
+            pay()
+        else:
+            with pytest.raises(ApprovalRequired):
+                pay(actor="ana")
+            services.approve(only_operation(), boss)
+
+    with time_machine.travel(START, tick=False) as clock, override_settings(PAYMENTS_INTEGRATION=limits):
+        closed(fake, pay if how == "by a worker" else call)
+        clock.shift(timedelta(hours=20))
+        fake.script = [Lost(timeout())]
+        with nullcontext() if how == "by a worker" else pytest.raises(OutcomeUnknown):
+            call()
+        clock.shift(timedelta(hours=5))
+        fake.keys.clear()
+        make_due()
+        services.resume_operations()
+    assert len(fake.calls) == 2
     assert len(fake.made("payout")) == 1
 
 

@@ -274,6 +274,35 @@ def test_a_new_row_has_no_reference_and_price_until_the_database_makes_them() ->
     assert (saved._key(), saved.payments_price()) == (("default", str(KNOWN)), (5, "CLP"))
 
 
+@isolate_apps("tests.factories.receivers")
+@pytest.mark.django_db(transaction=True)
+def test_the_price_of_a_generated_field_is_that_of_the_saved_row() -> None:
+    class ByProduct(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        units = models.IntegerField()
+        total = models.GeneratedField(
+            expression=models.F("units") * 1000, output_field=models.BigIntegerField(), db_persist=True
+        )
+        merchant_reference_field = "number"
+        payments_amount_field = "total"
+        payments_currency = "CLP"
+
+        class Meta:
+            app_label = "receivers"
+
+    with connection.schema_editor() as editor:
+        editor.create_model(ByProduct)
+    try:
+        ByProduct.objects.create(number="A-1", units=1)
+        order = ByProduct.objects.get()
+        order.units = 5
+        order.save()
+        assert order.payments_price() == (5000, "CLP")
+    finally:
+        with connection.schema_editor() as editor:
+            editor.delete_model(ByProduct)
+
+
 def test_a_model_without_a_reference_field_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Order, "merchant_reference_field", "")
     with pytest.raises(ImproperlyConfigured, match="Name a field of Order, such as merchant_reference_field"):
