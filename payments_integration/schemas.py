@@ -274,8 +274,12 @@ def encode(value: Any) -> bytes:
 
 
 def canonical(event: Event) -> bytes:
-    """Encode the event's content in one canonical form, so that a repeated event can be recognised."""
-    return msgspec.json.encode(event, order="sorted")
+    """Encode the event's content in one canonical form, so that a repeated event can be recognised.
+
+    The object's fields without a value are left out: a delivery may have them as null, and a list lack them.
+    """
+    data = {name: value for name, value in event.data.items() if value is not None}
+    return msgspec.json.encode(msgspec.structs.replace(event, data=data), order="sorted")
 
 
 def texts_in(value: object) -> Iterator[tuple[str, str]]:

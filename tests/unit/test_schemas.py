@@ -84,6 +84,10 @@ def test_the_data_of_an_event_names_the_mirrored_object_that_it_carries(type: st
 def test_equal_events_have_one_canonical_form() -> None:
     shuffled = json.dumps(dict(reversed(EVENT.items()))).encode()
     assert schemas.canonical(schemas.decode_event(shuffled)) == schemas.canonical(schemas.decode_event(body()))
+    null = {**EVENT, "data": {**EVENT["data"], "failure_reason": None}}
+    left_out = {**EVENT, "data": {name: value for name, value in null["data"].items() if value is not None}}
+    found = {schemas.canonical(schemas.decode_event(json.dumps(each).encode())) for each in (null, left_out)}
+    assert len(found) == 1
     assert schemas.canonical(schemas.decode_event(body(type="payment.x"))) != schemas.canonical(
         schemas.decode_event(body())
     )
