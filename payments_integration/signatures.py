@@ -51,13 +51,17 @@ def verify(
     Args:
         body: The exact bytes.
         header: The value of ``Service-Signature``.
-        secrets: Any of them may match any ``v1``.
+        secrets: A list. Any of them may match any ``v1``; an empty one matches none.
         now: Unix seconds; by default the local clock.
         tolerance: Seconds that ``t`` may differ from ``now``, before or after.
 
     Raises:
-        SignatureError: In every other case, for any input.
+        SignatureError: In every other case, for any body and header.
+        TypeError: ``secrets`` is one text instead of a list.
     """
+    if isinstance(secrets, str | bytes):
+        # Each of its characters would be a secret.
+        raise TypeError("secrets must be a list: write secrets=[secret].")
     timestamp, candidates = _parse(header)
     ahead = timestamp - (time.time() if now is None else now)
     if abs(ahead) > tolerance:
@@ -66,7 +70,7 @@ def verify(
             f"it was signed {abs(ahead):.0f} s {where} our clock, and {tolerance} s are allowed", reason="time"
         )
     matched = is_any_known = False
-    for secret in secrets:
+    for secret in filter(None, secrets):
         is_any_known = True
         expected = _digest(timestamp, body, secret).encode()
         for candidate in candidates:

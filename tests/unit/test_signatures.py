@@ -7,6 +7,7 @@ import hmac
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import stripe
@@ -93,6 +94,23 @@ def test_a_signature_by_an_unknown_secret_is_refused() -> None:
         check(sign(BODY, "other", now=NOW))
     with pytest.raises(SignatureError):
         check(sign(BODY, "whsec", now=NOW), secrets=())
+
+
+@pytest.mark.case(7)
+@pytest.mark.parametrize("secret", ["whsec", b"whsec"])
+def test_one_text_is_no_list_of_secrets(secret: Any) -> None:
+    """Otherwise each of its letters would be a secret."""
+    with pytest.raises(TypeError, match=r"write secrets=\[secret\]"):
+        check(sign(BODY, "w", now=NOW), secrets=secret)
+
+
+@pytest.mark.case(7)
+@pytest.mark.parametrize(
+    ("known", "why"), [(("",), "no secret of the account"), (("", "whsec"), "none of the account")]
+)
+def test_an_empty_secret_signs_nothing(known: tuple[str, ...], why: str) -> None:
+    with pytest.raises(SignatureError, match=why):
+        check(sign(BODY, "", now=NOW), secrets=known)
 
 
 @pytest.mark.case(8)
