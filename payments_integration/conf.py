@@ -288,6 +288,11 @@ def in_test_environment() -> bool:
     return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
+def stays_on_this_machine() -> bool:
+    """Return True in a test that may call no other machine."""
+    return in_test_environment() and not current().ALLOW_NETWORK_IN_TESTS
+
+
 def key_hash(alias: str) -> str:
     return account(alias).key_hash
 

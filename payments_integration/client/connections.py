@@ -139,7 +139,7 @@ class Attempt:
             return NotConnected(f"on the way to {self.base_url}, the proxy {self.proxy} {what}. {_PROXY}")
         is_here = address is not None and is_loopback(address)
         advice = "Is the sandbox running?" if is_here else _WAY_OUT
-        if is_here and _stays_here():
+        if is_here and conf.stays_on_this_machine():
             advice = f"In a test, use {_IN_TESTS}."
         return NotConnected(f"{self.base_url} {what}. {advice}")
 
@@ -182,20 +182,16 @@ attempts: ContextVar[Attempt] = ContextVar("payments_integration_attempt")
 current_attempt = attempts.get
 
 
-def _stays_here() -> bool:
-    return conf.in_test_environment() and not conf.current().ALLOW_NETWORK_IN_TESTS
-
-
 def open_socket(host: str, port: int) -> socket.socket:
     """Open a connection to the first address of the host that accepts one."""
     attempt = current_attempt()
-    if attempt.proxy and _stays_here():
+    if attempt.proxy and conf.stays_on_this_machine():
         raise attempt.outside()
     try:
         addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.left)
     except (OSError, UnicodeError) as error:
         raise attempt.unresolved(error) from None
-    if _stays_here() and not all(map(is_loopback, addresses)):
+    if conf.stays_on_this_machine() and not all(map(is_loopback, addresses)):
         raise attempt.outside()
     failure = attempt.unreachable(OSError(), None)
     for address in addresses:
@@ -305,7 +301,7 @@ class _Connection(HTTPConnection):
         attempt = current_attempt()
         if self.sock is None:
             self.connect()
-        elif self._is_used and _stays_here() and not self._is_to_this_machine():
+        elif self._is_used and conf.stays_on_this_machine() and not self._is_to_this_machine():
             raise attempt.outside()  # opened while ALLOW_NETWORK_IN_TESTS was set
         attempt.leave(is_reused=self._is_used)
         self._is_used = True

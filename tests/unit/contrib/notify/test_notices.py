@@ -47,9 +47,14 @@ def by_mail() -> Iterator[None]:
 
 
 @pytest.fixture
-def by_chat() -> Iterator[responses.RequestsMock]:
+def by_chat(network: None) -> Iterator[responses.RequestsMock]:
     with override_settings(PAYMENTS_NOTIFY={"CHAT_URL": CHAT}), responses.RequestsMock() as chat:
         yield chat
+
+
+@pytest.fixture
+def network(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ALLOW_NETWORK_IN_TESTS": True}
 
 
 def call(message: str = "whk_1: disabled", reason: Reason = Reason.ENDPOINT, account: str = "default") -> None:
@@ -244,6 +249,27 @@ def test_a_chat_that_refuses_is_tried_again_and_its_url_is_not_logged(
     assert not Notice.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "calls"), [(CHAT, 0), ("https://127.0.0.1.chat.example/", 0), ("https://localhost:8065/hooks/x", 1)]
+)
+def test_a_test_sends_nothing_to_a_chat_of_another_machine(
+    url: str, calls: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The address may be the shop's own, from its .env. The test goes on as if the notice had been sent."""
+    with (
+        override_settings(PAYMENTS_NOTIFY={"CHAT_URL": url}),
+        responses.RequestsMock(assert_all_requests_are_fired=False) as chat,
+    ):
+        chat.post(url, body="ok")
+        call()
+        reconciliation.process_due()
+        assert len(chat.calls) == calls
+    assert not Notice.objects.exists()
+    assert ("set ALLOW_NETWORK_IN_TESTS" in caplog.text) is (calls == 0)
+    assert "secret-of-the-hook" not in caplog.text
+
+
+@pytest.mark.usefixtures("network")
 def test_mail_goes_out_while_the_chat_is_down() -> None:
     with override_settings(PAYMENTS_NOTIFY={**MAIL, "CHAT_URL": CHAT}), responses.RequestsMock() as chat:
         chat.post(CHAT, status=503)
