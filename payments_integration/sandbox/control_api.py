@@ -78,6 +78,13 @@ def _tick(engine: Engine, project: Project, data: Json) -> Json:
     return {"now": iso(project.clock.now())}
 
 
+def _add_fault(engine: Engine, project: Project, data: Json) -> Json:
+    try:
+        return project.faults.add(Fault(**data)).wire()
+    except ValueError as error:
+        raise ApiError("parameter_invalid", str(error), param=str(error).split()[0]) from error
+
+
 def _clear_faults(engine: Engine, project: Project, data: Json) -> Json:
     project.faults.clear()
     return {"faults": []}
@@ -136,7 +143,7 @@ PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
     ("POST", "tick"): _tick,
     ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due(project)},
     ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in project.faults.all()]},
-    ("POST", "faults"): lambda engine, project, data: project.faults.add(Fault(**data)).wire(),
+    ("POST", "faults"): _add_fault,
     ("DELETE", "faults"): _clear_faults,
     ("POST", "endpoints"): lambda engine, project, data: project.add_endpoint(
         data["url"], data.get("events"), data.get("secret")

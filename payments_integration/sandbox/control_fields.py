@@ -11,9 +11,17 @@ from typing import Any, Final, TypeAlias
 from .catalog import MAX_AMOUNT, METHODS
 from .clock import parse_iso
 from .faults import DELIVERY_KINDS, REQUEST_KINDS
-from .operations import OPERATIONS
 from .project import MAX_FUNDING
-from .protocol import CATALOGUE, COUNTRIES, CURRENCIES, EVENT_TYPES, ApiError, Json
+from .protocol import (
+    CATALOGUE,
+    COUNTRIES,
+    CURRENCIES,
+    EVENT_TYPES,
+    OPERATION_IDS,
+    REQUEST_METHODS,
+    ApiError,
+    Json,
+)
 from .validation import MAX_TEXT, is_web_url
 
 #: The farthest that the clock can be moved at once: a hundred years, in seconds.
@@ -139,9 +147,9 @@ FAULT_FIELDS: Final[Fields] = {
     "kind": required(one_of((*REQUEST_KINDS, *DELIVERY_KINDS))),
     "times": replace(integer(1, 1_000_000_000), allowed="an integer above 0, or null for no end", nullable=True),
     "probability": number(0, 1),
-    "method": one_of(("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")),
+    "method": one_of(REQUEST_METHODS),
     "path": Field("a path such as /payments", lambda value: isinstance(value, str) and value.startswith("/")),
-    "operation": one_of(OPERATIONS),
+    "operation": one_of(OPERATION_IDS),
     "event_type": one_of(EVENT_TYPES),
     "endpoint_id": TEXT,
     "api_key": KEY,

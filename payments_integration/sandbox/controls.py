@@ -169,7 +169,10 @@ class Controls:
     # endpoints and events
 
     def add_endpoint(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Json:
-        """Register an endpoint without a request, with any URL. Returns it with its secret."""
+        """Register an endpoint without a request, with any URL. Returns it with its secret.
+
+        Raises ValueError for events that the API would refuse.
+        """
         return self._apply(lambda project: project.endpoints.add(url, events, secret).wire(with_secret=True), None)
 
     def enable_endpoint(self, endpoint_id: str) -> Json:

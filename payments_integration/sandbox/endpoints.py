@@ -108,10 +108,15 @@ class Endpoints:
     # controls
 
     def add(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Endpoint:
-        """Register an endpoint without a request, with the given or a new secret."""
-        endpoint = Endpoint(
-            new_id("whk"), url, list(events or EVENT_TYPES), iso(self._clock.stamp()), secret or new_secret()
-        )
+        """Register an endpoint without a request, with the given or a new secret.
+
+        Without events, it subscribes to all types. Raises ValueError for events that the API would refuse.
+        """
+        try:
+            types = Fields({"events": events}, CREATE_FIELDS).event_types()
+        except ApiError as error:
+            raise ValueError(f"events: {error.message} Known: {', '.join(EVENT_TYPES)}.") from None
+        endpoint = Endpoint(new_id("whk"), url, types, iso(self._clock.stamp()), secret or new_secret())
         self.by_id[endpoint.id] = endpoint
         return endpoint
 

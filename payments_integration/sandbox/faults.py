@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from .protocol import CATALOGUE, EVENT_TYPES, ApiError, ApiResponse, ConnectionFault, Json, encode_json, error_response
+from .protocol import (
+    CATALOGUE,
+    EVENT_TYPES,
+    OPERATION_IDS,
+    REQUEST_METHODS,
+    ApiError,
+    ApiResponse,
+    ConnectionFault,
+    Json,
+    encode_json,
+    error_response,
+)
 from .resources import new_id
 
 # Faults of API requests. In the first group, ``work=True`` executes the request.
@@ -37,6 +48,9 @@ DELIVERY_KINDS: Final = (
     "delay",  # first sent ``delay`` seconds later on the sandbox's clock
     "bad_signature",  # signed with a wrong secret
 )
+#: Only requests have the first, and only deliveries have the second. Both have ``api_key``.
+REQUEST_FILTERS: Final = ("method", "path", "operation")
+DELIVERY_FILTERS: Final = ("event_type", "endpoint_id")
 ALWAYS_EXECUTED: Final = ("truncate", "drip", "wrong_id", "wrong_kind", "no_date", "empty_page")
 DEFAULT_DELAYS: Final = {"reorder": 60.0, "delay": 60.0, "slow": 1.0, "drip": 0.05}
 DEFAULT_COUNTS: Final = {"drip": 10}
@@ -52,7 +66,7 @@ class Fault:
 
     With ``times=None`` it applies until it is cleared. ``path`` is a prefix, with or without ``/v1``. ``operation`` is
     a name such as ``create_payout``. ``retry_after`` is sent unchanged: "-1", "999999", "soon". ``delay`` is in
-    seconds. Raises ValueError for an unknown kind, code or event type, and for a probability outside 0 to 1.
+    seconds. Raises ValueError for a value that is not known, and for a fault that could never apply.
     """
 
     kind: str
@@ -73,12 +87,28 @@ class Fault:
     used: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in (*REQUEST_KINDS, *DELIVERY_KINDS):
-            raise ValueError(f"unknown fault {self.kind!r}: one of {', '.join((*REQUEST_KINDS, *DELIVERY_KINDS))}")
-        if self.code is not None and self.code not in CATALOGUE:
-            raise ValueError(f"unknown error code {self.code!r}")
-        if self.event_type is not None and self.event_type not in EVENT_TYPES:
-            raise ValueError(f"unknown event type {self.event_type!r}")
+        known: dict[str, Collection[str]] = {
+            "kind": (*REQUEST_KINDS, *DELIVERY_KINDS),
+            "method": REQUEST_METHODS,
+            "operation": OPERATION_IDS,
+            "event_type": EVENT_TYPES,
+            "code": CATALOGUE,
+        }
+        for name, names in known.items():
+            value = getattr(self, name)
+            if value not in names and (name == "kind" or value is not None):
+                raise ValueError(f"unknown {name} {value!r}: one of {', '.join(names)}")
+        is_of_request = self.kind in REQUEST_KINDS
+        for name in DELIVERY_FILTERS if is_of_request else REQUEST_FILTERS:
+            if getattr(self, name) is not None:
+                what, filters = ("requests", REQUEST_FILTERS) if is_of_request else ("deliveries", DELIVERY_FILTERS)
+                raise ValueError(
+                    f"{name} does not fit {self.kind!r}, a fault of {what}: use {', '.join((*filters, 'api_key'))}"
+                )
+        if self.path is not None and not self.path.startswith("/"):
+            raise ValueError(f"path {self.path!r} must begin with a slash, as in /payments")
+        if self.times is not None and self.times < 1:
+            raise ValueError("times is at least 1, or None for no end")
         if not 0 <= self.probability <= 1:
             raise ValueError("a probability is between 0 and 1")
         if self.kind in ALWAYS_EXECUTED:

@@ -38,6 +38,14 @@ EVENT_TYPES: Final = (
     "balance.updated",
 )  # fmt: skip
 
+REQUEST_METHODS: Final = ("GET", "POST", "DELETE")
+OPERATION_IDS: Final = (
+    "list_payment_methods", "list_payments", "create_payment", "get_payment", "cancel_payment", "list_payouts",
+    "create_payout", "get_payout", "cancel_payout", "list_refunds", "create_refund", "get_refund",
+    "create_deposit_reference", "get_deposit_reference", "list_balances", "list_webhook_endpoints",
+    "create_webhook_endpoint", "delete_webhook_endpoint", "rotate_webhook_secret", "list_events", "get_event",
+)  # fmt: skip
+
 INT64_MAX: Final = 2**63 - 1
 MAX_BODY_BYTES: Final = 256 * 1024
 MAX_IDEMPOTENCY_KEY: Final = 255

@@ -444,6 +444,7 @@ def test_values_that_do_not_fit_the_state_are_refused_with_the_field(engine: Eng
         ("projects", {"api_key": "sk_test_two"}, "api_key", "a key of no other project"),
         ("keys", {"api_key": "sk_test_two"}, "api_key", "a key of no other project"),
         ("revoke", {"api_key": "sk_test_two"}, "api_key", "an API key of the project"),
+        ("faults", {"kind": "drop", "path": "/payments"}, "path", "does not fit 'drop', a fault of deliveries"),
     ):
         error = client.control(path, body).error
         assert (error["code"], error["param"]) == ("parameter_invalid", param)

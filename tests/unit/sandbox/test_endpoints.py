@@ -33,6 +33,13 @@ def test_an_endpoint_subscribes_to_all_events_by_default(client: Client) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("events", [[], "payment.created", ["payment.suceeded"], [5]])
+def test_an_endpoint_that_gets_no_delivery_cannot_be_added(engine: Engine, events: Any) -> None:
+    with pytest.raises(ValueError, match=r"events: .* Known: payment.created, "):
+        engine.add_endpoint(HOOK["url"], events)
+    assert not engine.default_project.state.endpoints.by_id
+
+
 def test_event_types_match_the_specification() -> None:
     assert len(EVENT_TYPES) == 25
     assert "payout.delayed" in EVENT_TYPES

@@ -204,12 +204,26 @@ def test_the_same_seed_gives_the_same_faults(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"kind": "explode"}, {"kind": "error", "code": "nope"}, {"kind": "drop", "event_type": "x"},
-     {"kind": "error", "probability": 2}],
-)  # fmt: skip
-def test_an_invalid_fault_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown|probability"):
+    ("fields", "why"),
+    [
+        ({"kind": "explode"}, "unknown kind 'explode': one of reset, error"),
+        ({"kind": "error", "code": "nope"}, "unknown code 'nope': one of parameter_invalid"),
+        ({"kind": "drop", "event_type": "x"}, "unknown event_type 'x': one of payment.created"),
+        ({"kind": "error", "probability": 2}, "a probability is between 0 and 1"),
+        # Each of these would never apply, so a test of what happens after the fault would be green.
+        ({"kind": "error", "operation": "createPayment"}, "unknown operation 'createPayment': one of list_payment_m"),
+        ({"kind": "error", "method": "post"}, "unknown method 'post': one of GET, POST, DELETE"),
+        ({"kind": "error", "path": "payments"}, "path 'payments' must begin with a slash"),
+        ({"kind": "error", "times": 0}, "times is at least 1, or None"),
+        ({"kind": "error", "event_type": "payment.created"}, "fit 'error', a fault of requests: use method, path"),
+        ({"kind": "html", "endpoint_id": "whk_1"}, "endpoint_id does not fit 'html'"),
+        ({"kind": "drop", "operation": "create_payment"}, "fit 'drop', a fault of deliveries: use event_type, end"),
+        ({"kind": "drop", "method": "POST"}, "method does not fit 'drop'"),
+        ({"kind": "drop", "path": "/payments"}, "path does not fit 'drop'"),
+    ],
+)
+def test_an_invalid_fault_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         Fault(**fields)
 
 

@@ -54,7 +54,7 @@ def test_the_page_shows_objects_events_deliveries_and_requests(engine: Engine, c
     reference = engine.trigger("payment.succeeded", {"flow": "deposit_reference"})
     client.post("/payments", {}, key="<i>key</i>")
     engine.deliver_due()
-    engine.faults.add(Fault("html", operation="<u>"))
+    engine.faults.add(Fault("html")).operation = "<u>"
     text = client.call("GET", "/").raw.decode()
     ids = (
         payment["id"], payout["id"], refund["id"], endpoint["id"], engine.events[-1]["id"], reference["object"]["id"],

@@ -20,6 +20,7 @@ from payments_integration.sandbox.openapi import document
 from payments_integration.sandbox.operations import OPERATIONS
 from payments_integration.sandbox.payments import CREATE_FIELDS as PAYMENT_FIELDS
 from payments_integration.sandbox.payouts import CREATE_FIELDS as PAYOUT_FIELDS
+from payments_integration.sandbox.protocol import OPERATION_IDS, REQUEST_METHODS
 from payments_integration.sandbox.refunds import CREATE_FIELDS as REFUND_FIELDS
 from payments_integration.sandbox.views import api
 
@@ -105,7 +106,8 @@ def test_paths_and_methods_are_those_of_the_sandbox() -> None:
     assert routed == {
         (method, re.sub(r"\{\w+\}", "{}", path), operation["operationId"]) for method, path, operation in described()
     }
-    assert {operation for _, _, operation in routed} == set(OPERATIONS)
+    assert {operation for _, _, operation in routed} == set(OPERATIONS) == set(OPERATION_IDS)
+    assert {method.upper() for method, _, _ in routed} == set(REQUEST_METHODS)
 
 
 @pytest.mark.parametrize(
