@@ -37,7 +37,13 @@ def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float
 
     Returns:
         ``data``, ``content_type`` and ``headers``.
+
+    Raises:
+        TypeError: The event is a text. It would be encoded a second time, and the delivery quarantined.
     """
+    given: Any = event
+    if isinstance(given, str):
+        raise TypeError("pass the event as a dict, or a body as bytes: json.dumps(event).encode().")
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
     return {"data": body, "content_type": "application/json", "headers": {HEADER: sign(body, secret, now=now)}}
 

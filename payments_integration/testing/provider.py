@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db.models import Model
 from django.test import Client, override_settings
 from django.urls import NoReverseMatch
 from django.utils import timezone
 
 from payments_integration import conf, reconciliation
-from payments_integration.models import AccountState
+from payments_integration.models import AccountState, Event, EventState, StatusChange
 from payments_integration.sandbox import Engine, Project, SandboxServer
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from payments_integration.site_urls import path_of, without_script_prefix
@@ -61,6 +63,8 @@ class ProviderSandbox:
         self._server = SandboxServer(self.engine, deliver=False)
         self._override: override_settings | None = None
         self._unanswered: list[str] = []
+        #: The failed attempts of events and changes that settle() has warned of.
+        self._failures: dict[tuple[type[Model], Any], int] = {}
 
     @property
     def url(self) -> str:
@@ -77,10 +81,17 @@ class ProviderSandbox:
         return self._deliver()
 
     def settle(self) -> None:
-        """Deliver and process until nothing is due."""
-        while self._deliver():
+        """Deliver and process until nothing is due. No event waits for REORDER_WINDOW.
+
+        A handler that failed is a UserWarning. If your test is about that, use ``pytest.warns`` or ``assertWarns``.
+        """
+        changed = {conf.NAME: {**getattr(settings, conf.NAME), "REORDER_WINDOW": 0}}
+        with override_settings(**changed) if conf.current().REORDER_WINDOW else nullcontext():
+            while self._deliver():
+                reconciliation.process_due(self.account)
             reconciliation.process_due(self.account)
-        reconciliation.process_due(self.account)
+        for problem in self._new_failures():
+            warnings.warn(problem, stacklevel=2)
 
     def _deliver(self) -> int:
         attempts = self.engine.deliver_due()
@@ -90,6 +101,21 @@ class ProviderSandbox:
             # Otherwise only an assertion about the payment would fail.
             warnings.warn(problem, stacklevel=3)
         return attempts
+
+    def _new_failures(self) -> list[str]:
+        """Name each event and change whose handlers have failed since the last call, with the last line of why."""
+        problems: list[str] = []
+        for model in (Event, StatusChange):
+            waiting = model._default_manager.filter(
+                account=self.account, state__in=(EventState.APPLIED, EventState.PARKED)
+            )
+            for item in waiting.exclude(error="").order_by("pk"):
+                if self._failures.get((model, item.pk)) == item.attempts:
+                    continue
+                self._failures[model, item.pk] = item.attempts
+                what = f"the status {item.status} of {item.object_id}" if isinstance(item, StatusChange) else item
+                problems.append(f"A handler failed for {what}: {item.error.strip().splitlines()[-1]}")
+        return problems
 
     def __enter__(self) -> ProviderSandbox:
         self._server.start()

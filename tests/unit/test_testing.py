@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from django.urls import clear_script_prefix, include, path, set_script_prefix
 
 from payments_integration import conf, services, testing
 from payments_integration.exceptions import InvalidState
-from payments_integration.models import Event, Payment
+from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
 
@@ -128,6 +130,60 @@ def test_a_signed_delivery_is_accepted(client: Client) -> None:
     assert client.post("/payments/webhook/", **signed_delivery(event, "other")).status_code == 400
     late = signed_delivery(event, "whsec_default", now=1)
     assert client.post("/payments/webhook/", **late).status_code == 400
+
+
+def test_a_text_is_no_body() -> None:
+    """It would be encoded again. The view would answer 200, as for each signed body, and put it into quarantine."""
+    with pytest.raises(TypeError, match="pass the event as a dict, or a body as bytes"):
+        signed_delivery(json.dumps({"id": "evt_1"}), "whsec_default")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def failing() -> Iterator[list[str]]:
+    """The statuses and event types for which a handler fails."""
+    names: list[str] = []
+
+    def fail(event: Event | None, status: str = "", **_: Any) -> None:
+        if (name := status or (event.type if event else "")) in names:
+            raise LookupError(f"no order for\n{name}")
+
+    for signal in (event_received, status_changed):
+        signal.connect(fail, sender=Payment)
+    yield names
+    for signal in (event_received, status_changed):
+        signal.disconnect(fail, sender=Payment)
+
+
+@pytest.mark.filterwarnings("error")
+def test_settle_warns_of_a_handler_that_failed(failing: list[str], settings: Any) -> None:
+    failing += ["created", "payment.succeeded"]
+    with ProviderSandbox(settings=settings, options={"RECEIVER_RETRIES": [0]}) as sandbox:
+        payment = create()
+        with pytest.warns(UserWarning, match=f"A handler failed for the status created of {payment.pk}: created$"):
+            sandbox.settle()
+        sandbox.engine.pay(payment.pk)
+        with pytest.warns(UserWarning, match=r"A handler failed for payment\.succeeded evt_\w+: payment.succeeded$"):
+            sandbox.settle()
+        sandbox.settle()  # nothing has failed since
+        assert Event.objects.filter(state="parked").exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_settle_does_not_warn_of_a_handler_that_succeeds_in_the_end(failing: list[str], settings: Any) -> None:
+    with ProviderSandbox(settings=settings, options={"RECEIVER_RETRIES": [0]}) as sandbox:
+        failing.append("created")
+        create()
+        failing.clear()
+        sandbox.settle()
+    assert not StatusChange.objects.exclude(error="").exists()
+
+
+def test_settle_waits_for_no_window(settings: Any) -> None:
+    with ProviderSandbox(options={"PROCESSING": "celery", "REORDER_WINDOW": 5}, settings=settings) as sandbox:
+        payment = paid(sandbox, "cl_webpay_card")
+        assert conf.current().REORDER_WINDOW == 5
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
 
 
 @pytest.mark.parametrize("place", ["below a language", "below a path"])

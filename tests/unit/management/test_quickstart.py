@@ -9,6 +9,7 @@ import runpy
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -352,9 +353,13 @@ def test_a_handler_fails_until_its_line_is_written(
     payment = services.create_payment(
         amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference=sale.number
     )
-    payments_sandbox.settle()
-    payments_sandbox.engine.pay(payment.pk)
-    payments_sandbox.settle()
+    unwritten = pytest.warns(
+        UserWarning, match="A handler failed for .*: NotImplementedError: mark the order as not paid"
+    )
+    with nullcontext() if is_written else unwritten:
+        payments_sandbox.settle()
+        payments_sandbox.engine.pay(payment.pk)
+        payments_sandbox.settle()
     failed = StatusChange.objects.filter(object_id=payment.pk, attempts=1).exclude(state="done")
     assert (failed.exists(), seen[-1:]) == ((False, [True]) if is_written else (True, []))
     assert ("NotImplementedError: mark the order as not paid" in caplog.text) is not is_written
