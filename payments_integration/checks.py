@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
-from weakref import ReferenceType
 
 from django.apps import apps
 from django.conf import settings
@@ -32,7 +31,7 @@ from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, AccountState, Event, WebhookEndpoint
 from payments_integration.next_action import codes
 from payments_integration.schedule import EXPIRES, LIMITS
-from payments_integration.signals import Reason, event_received, status_changed
+from payments_integration.signals import Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
@@ -401,28 +400,19 @@ def check_handlers(**options: Any) -> Messages:
 
 @_registered(checks.Tags.compatibility)
 def check_orders(**options: Any) -> Messages:
-    """W031: a project has orders, and no handler learns that they are paid."""
+    """W031: a project has orders, and no code of it is called when a payment succeeds."""
     # Imported here: every process imports this module.
     from payments_integration.payable import Payable  # noqa: PLC0415
 
     orders = [model._meta.label for model in apps.get_models() if issubclass(model, Payable)]
-    if orders and not handlers.registered and not _has_receivers():
+    if orders and not handlers.follow_payments():
         yield _warning(
             "W031",
-            f"No handler is registered: {', '.join(sorted(orders))} does not learn that it is paid.",
-            hint="Decorate one with on_status in a module payment_handlers.py of an installed app. Silence this check "
-            "if your code asks is_paid() instead.",
+            f"No handler is called when a payment succeeds: {', '.join(sorted(orders))} does not learn that it is "
+            "paid.",
+            hint="Decorate one with on_status(Payment) in a module payment_handlers.py of an installed app. Silence "
+            "this check if your code asks is_paid() instead.",
         )
-
-
-def _has_receivers() -> bool:
-    """Return True if code of the project receives the app's signals without a decorator."""
-    for signal in (event_received, status_changed):
-        for _key, held, *_ in signal.receivers:
-            receiver = held() if isinstance(held, ReferenceType) else held
-            if receiver is not None and not str(receiver.__module__).startswith(f"{ID}."):
-                return True
-    return False
 
 
 #: Settings of Celery that say where messages go, beside the address.

@@ -62,6 +62,8 @@ from payments_integration.signals import event_received, refuse_async, status_ch
 
 logger = get_logger(__name__)
 
+_PACKAGE = "payments_integration."
+
 #: The models of the events whose type begins with the name of a mirrored object.
 _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
 
@@ -215,6 +217,22 @@ def _module(handler: Any) -> str:
     while isinstance(handler, partial | AsyncToSync):
         handler = handler.func if isinstance(handler, partial) else handler.awaitable
     return getattr(handler, "__module__", None) or "?"
+
+
+def follow_payments() -> bool:
+    """Return True if a handler of the project, or a receiver of a signal, is called when a payment succeeds."""
+    wanted: dict[type[Any] | None, str] = {None: "payment.succeeded", Payment: "succeeded"}
+    if any(
+        model in wanted
+        and (not names or any(fnmatchcase(wanted[model], name) for name in names))
+        and not _module(handler).startswith(_PACKAGE)
+        for handler, model, names in registered
+    ):
+        return True
+    live = (signal._live_receivers(Payment) for signal in (event_received, status_changed))
+    receivers = (receiver for pair in live for some in pair for receiver in some)
+    # A handler's own receiver is of this module.
+    return any(not str(receiver.__module__).startswith(_PACKAGE) for receiver in receivers)
 
 
 def _file(module: str) -> str | None:

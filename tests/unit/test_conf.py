@@ -39,7 +39,7 @@ from payments_integration.checks import (
     check_settings,
     check_webhook_urls,
 )
-from payments_integration.models import Payment, WebhookEndpoint
+from payments_integration.models import Payment, Payout, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, EXPIRES, beat_schedule
 from payments_integration.signals import event_received, status_changed
@@ -871,15 +871,24 @@ def test_orders_that_no_handler_follows_are_a_warning(monkeypatch: pytest.Monkey
 
     (warning,) = check_orders()
     assert warning.id == "payments_integration.W031"
-    assert warning.msg.startswith(f"No handler is registered: {Order._meta.label} ")
+    assert warning.msg.startswith(f"No handler is called when a payment succeeds: {Order._meta.label} ")
     for signal in (event_received, status_changed):
-        signal.connect(follow, sender=Payment)
-        try:
-            assert check_orders() == []
-        finally:
-            signal.disconnect(follow, sender=Payment)
-    handlers.registered.append((follow, Payment, ("succeeded",)))
-    assert check_orders() == []
+        for sender, told in ((Payment, True), (None, True), (Payout, False)):
+            signal.connect(follow, sender=sender)
+            try:
+                assert (check_orders() == []) is told
+            finally:
+                signal.disconnect(follow, sender=sender)
+    for model, names, told in (
+        (Payment, ("failed", "succeeded"), True),
+        (Payment, (), True),
+        (None, ("payment.*",), True),
+        (Payment, ("failed",), False),
+        (Payout, (), False),
+        (None, ("payout.*", "payment.failed"), False),
+    ):
+        handlers.registered[:] = [(follow, model, names)]
+        assert (check_orders() == []) is told, (model, names)
     handlers.registered.clear()
     monkeypatch.setattr(apps, "get_models", lambda: [Payment])
     assert check_orders() == []

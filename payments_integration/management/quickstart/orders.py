@@ -13,7 +13,6 @@ from django.urls import get_resolver
 from payments_integration import handlers
 from payments_integration.management.quickstart import order_files, project_files
 from payments_integration.management.quickstart.gaps import (
-    APP,
     Gap,
     as_shown,
     change,
@@ -25,7 +24,6 @@ from payments_integration.management.quickstart.gaps import (
 )
 from payments_integration.management.quickstart.order_model import OrderModel, candidates, model_named
 from payments_integration.payable import Payable
-from payments_integration.signals import event_received, status_changed
 
 
 def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
@@ -89,12 +87,9 @@ def _bases(order: OrderModel) -> str:
 def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterator[Gap]:
     own = [found for found in apps.get_app_configs() if is_own(Path(found.path), root)]
     model, assumed = (order.model, f"for {order.model._meta.label}") if order else _subject(own, named)
-    modules = [function.__module__ for function, _, _ in handlers.registered]
-    if any(not name.startswith(f"{APP}.") for name in modules):
+    if handlers.follow_payments():
         return
     mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
-    if mine and (event_received.receivers or status_changed.receivers):
-        return  # the module may connect to the signals directly
     snippet = order_files.handlers(model, is_priced=order is not None)
     mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
     if not mine_first:

@@ -26,7 +26,7 @@ from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
 from payments_integration.management.quickstart import configuration, order_files, order_model
 from payments_integration.management.quickstart.order_model import OrderModel
-from payments_integration.models import StatusChange
+from payments_integration.models import Payment, Payout, StatusChange
 from payments_integration.payable import Payable
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
@@ -37,6 +37,11 @@ SETTINGS = (
 )
 URLS = 'from django.urls import path, re_path\n\nurlpatterns = [\n    re_path("", lambda request: None),\n]\n'
 VARIABLES = ("PAYMENTS_BASE_URL", "PAYMENTS_API_KEY", "PAYMENTS_WEBHOOK_SECRETS")
+
+
+def imported_handlers() -> None:
+    """What the next process imports of payment_handlers.py."""
+    handlers.registered.append((lambda obj, **_: None, Payment, ()))
 
 
 class Project:
@@ -237,18 +242,25 @@ def test_without_an_app_the_handlers_are_shown(project: Project) -> None:
 
 
 @pytest.mark.parametrize("found", ["a receiver", "a handler"])
-def test_handlers_that_are_there_are_enough(project: Project, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_that_are_there_are_enough(project: Project, found: str) -> None:
+    def follow(**_: Any) -> None: ...
+
     if found == "a receiver":
-        project.write("quickorders/payment_handlers.py", "")
-        monkeypatch.setattr(signals.status_changed, "receivers", [object()])
+        signals.status_changed.connect(follow)
     else:
-        handlers.registered.append((lambda **_: None, None, ("*",)))
-    assert "Handlers" not in project.run()[1]
+        handlers.registered.append((follow, None, ("*",)))
+    try:
+        assert "Handlers" not in project.run()[1]
+    finally:
+        signals.status_changed.disconnect(follow)
 
 
-def test_a_module_without_a_handler_is_named_and_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for signal in (signals.event_received, signals.status_changed):
-        monkeypatch.setattr(signal, "receivers", [])
+def test_a_handler_of_payouts_is_not_enough(project: Project) -> None:
+    handlers.registered.append((lambda payout, **_: None, Payout, ("failed",)))
+    assert project.run("--write")[1].count("Handlers: added\n") == 1
+
+
+def test_a_module_without_a_handler_is_named_and_left_alone(project: Project) -> None:
     project.write("quickorders/payment_handlers.py", "X = 1\n")
     code, shown = project.run("--write")
     assert code == 1
@@ -415,6 +427,7 @@ def test_an_order_without_a_table_gets_its_migration_first(project: Project, reg
     assert "Next: python manage.py makemigrations quicksales, python manage.py migrate, " in project.run("--write")[1]
     project.write("quicksales/migrations/0001_initial.py", "from django.db.migrations import Migration\n")
     sys.modules.pop("quicksales.migrations", None)
+    imported_handlers()
     importlib.invalidate_caches()
     assert "Next: python manage.py migrate, " in project.run("--write")[1]
 
@@ -865,6 +878,7 @@ def test_the_port_in_env_is_changed_when_asked(project: Project) -> None:
     assert project.run("--write", "--port", "8411")[0] == 0
     assert "PAYMENTS_BASE_URL=http://127.0.0.1:8411\n" in project.read(".env")
     project.start_again()
+    imported_handlers()
     before = project.read(".env")
     code, shown = project.run("--write", "--port", "8412")
     assert (code, shown.count(": added\n")) == (0, 1)
