@@ -429,21 +429,25 @@ def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> l
 
 
 def _with_same_numbers(model: Any) -> list[str]:
-    """Return the labels of further models whose references are numbers and may be of the same account.
+    """Return what ``sharing_numbers`` does. Each pair is found once, from the model later in the alphabet."""
+    if model not in payables(model._meta.apps):
+        return []
+    found = sharing_numbers(model, model.merchant_reference_field)
+    return [label for label in found if label < model._meta.label]
 
-    Each pair is found once, from the model that comes later in the alphabet.
+
+def sharing_numbers(model: Any, reference: str) -> list[str]:
+    """Return the labels of other models whose references are numbers, as those of this field, and may be of the same
+    account. ``model`` need not be a Payable yet.
     """
-    field, models_of_orders = _number(model), payables(model._meta.apps)
-    if field is None or model not in models_of_orders:
+    if (field := _number(model, reference)) is None:
         return []
     found = []
-    for other in models_of_orders:
-        if other._meta.label >= model._meta.label:
-            continue
-        number = _number(other)
+    for other in payables(model._meta.apps):
+        number = _number(other, other.merchant_reference_field)
         if number is None or number.model._meta.concrete_model is field.model._meta.concrete_model:
             continue
-        if _may_share_account(model, other):
+        if _may_share_account(model if issubclass(model, Payable) else Payable, other):
             found.append(other._meta.label)
     return sorted(found)
 
@@ -472,14 +476,14 @@ def _found_by(model: Any) -> tuple[Any, Any]:
     return account, prices.target(prices.column(model, model.merchant_reference_field))
 
 
-def _number(model: Any) -> Any:
-    """Return the field that a model's reference is read from if its values are whole numbers, otherwise None.
+def _number(model: Any, reference: str) -> Any:
+    """Return the field that a reference is read from if its values are whole numbers, otherwise None.
 
     For the column of a relation, it is the field that the relation refers to: such models share payments on purpose.
     """
-    if prices.column(model, model.merchant_reference_field) is None:
+    if prices.column(model, reference) is None:
         return None
-    field = prices.target(model._meta.get_field(model.merchant_reference_field))
+    field = prices.target(model._meta.get_field(reference))
     return field if isinstance(field, models.IntegerField) else None
 
 

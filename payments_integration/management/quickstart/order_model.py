@@ -16,7 +16,7 @@ from django.db import models
 from payments_integration import money
 from payments_integration.management.quickstart.gaps import is_own
 from payments_integration.payable import Payable
-from payments_integration.payable.models import hidden_names
+from payments_integration.payable.models import hidden_names, sharing_numbers
 
 #: Usual names of models that payments are for, the likeliest first, in English, Spanish and Portuguese.
 ORDERS = (
@@ -127,7 +127,15 @@ def read(model: type[models.Model], *, amount: str | None, currency: str | None)
             f"{label} has {', '.join(map(repr, hidden))}, which Payable uses for something else. Give the field, "
             "property, method or related_name another name first (with db_column, the table stays as it is)."
         )
-    reference = getattr(model, "merchant_reference_field", "") or _reference(model)
+    reference = getattr(model, "merchant_reference_field", "")
+    if not reference:
+        reference = _reference(model)
+        if others := sharing_numbers(model, reference):
+            raise CommandError(
+                f"The reference of {label} would be its {reference!r}, a number, as that of {', '.join(others)}: two "
+                "rows with the same number would share their payments. Add a unique text field "
+                f'"{NUMBERS[0]}" with a prefix, such as "{model._meta.model_name}-7", to {label} first.'
+            )
     known: Any = model if issubclass(model, Payable) and model._knows_price() else None
     if known and not known.payments_amount_field and not amount:
         return OrderModel(model, reference, "", "", currency if currency in money.EXPONENTS else "", _owner(model))

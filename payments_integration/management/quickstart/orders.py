@@ -24,6 +24,7 @@ from payments_integration.management.quickstart.gaps import (
 )
 from payments_integration.management.quickstart.order_model import OrderModel, candidates, model_named
 from payments_integration.payable import Payable
+from payments_integration.payable.models import payables
 
 
 def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
@@ -36,9 +37,16 @@ def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
     has_urls = not urls.exists() or project_files.sets(text_of(urls), "app_name", "pay")
     # A URLconf that imports something missing would keep the site from starting.
     by_hand = not (has_view and has_urls)
+    # The app's URLconf does not name the model of its view.
+    of_another = _of_another_model(views, order) if has_urls and urls.exists() else ""
     files = [
-        ("View", views, order_files.views(order), "" if has_view else "has no pay"),
-        ("URL of the view", urls, order_files.urls(order), "" if has_urls else 'does not set app_name = "pay"'),
+        ("View", views, order_files.views(order), of_another if has_view else "has no pay"),
+        (
+            "URL of the view",
+            urls,
+            order_files.urls(order),
+            of_another if has_urls else 'does not set app_name = "pay"',
+        ),
     ]
     test = ("Test", tests / "test_payments.py", order_files.tests(order), "")
     for what, path, text, lacking in [*files, test] if order.has_view else [test]:
@@ -53,6 +61,15 @@ def gaps(root: Path, order: OrderModel) -> Iterator[Gap]:
     yield from route(
         root, "Route of the view", "pay/", module, lambda: "pay" in get_resolver().namespace_dict, by_hand=by_hand
     )
+
+
+def _of_another_model(path: Path, order: OrderModel) -> str:
+    """Say that a module names other models that payments are for, and not this one; "" if it does not."""
+    text = text_of(path) if path.exists() else ""
+    names = {model.__name__ for model in payables()} - {order.name}
+    others = sorted(name for name in names if project_files.binds(text, name))
+    is_of_another = others and not project_files.binds(text, order.name)
+    return f"is for {', '.join(others)} (name yours differently)" if is_of_another else ""
 
 
 def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
@@ -87,19 +104,24 @@ def _bases(order: OrderModel) -> str:
 def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterator[Gap]:
     own = [found for found in apps.get_app_configs() if is_own(Path(found.path), root)]
     model, assumed = (order.model, f"for {order.model._meta.label}") if order else _subject(own, named)
-    if handlers.follow_payments():
-        return
     mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
+    of_another = [order is not None and _of_another_model(path, order) for path in mine]
+    if handlers.follow_payments() and not (mine and all(of_another)):
+        return
     snippet = order_files.handlers(model, is_priced=order is not None)
     mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
     if not mine_first:
         place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"
         yield Gap("Handlers", place, snippet)
         return
-    if mine:
+    path = Path(mine_first[0].path) / "payment_handlers.py"
+    if mine and all(of_another):
+        if path.exists():
+            yield Gap("Handlers", f"{as_shown(path, root)}, which {of_another[0]}; add to it", snippet)
+            return
+    elif mine:
         yield Gap("Handlers", f"{as_shown(mine[0], root)} has none for a change of a payment; for example", snippet)
         return
-    path = Path(mine_first[0].path) / "payment_handlers.py"
     yield Gap("Handlers", f"{as_shown(path, root)}, a new file; {assumed}", snippet, partial(create, path, snippet))
 
 

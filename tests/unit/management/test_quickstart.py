@@ -24,10 +24,10 @@ from django.test.utils import isolate_apps
 
 from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
-from payments_integration.management.quickstart import configuration, order_files, order_model
+from payments_integration.management.quickstart import configuration, order_files, order_model, orders
 from payments_integration.management.quickstart.order_model import OrderModel
 from payments_integration.models import Payment, Payout, StatusChange
-from payments_integration.payable import Payable
+from payments_integration.payable import Payable, models as payable_models
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.payable.payables import Order, Sale
@@ -394,7 +394,15 @@ def app_with(project: Project, label: str, *names: str, payable: bool = False) -
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test's models leave in the registry goes."""
+    """What a test's models leave in the registry goes. The suite's own orders are none of the project."""
+
+    def own(*_: Any) -> list[type[models.Model]]:
+        return [
+            model for model in apps.get_models() if issubclass(model, Payable) and model.__module__.startswith("quick")
+        ]
+
+    for module in (orders, payable_models):
+        monkeypatch.setattr(module, "payables", own)
     before = {label: dict(found) for label, found in apps.all_models.items()}
     yield
     for label in list(apps.all_models):
@@ -499,6 +507,68 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     assert "is_paid = order.is_paid(*order.payments_price())" in project.read("quicksales/payment_handlers.py")
     compile(project.read("quicksales/test_payments.py"), "test_payments.py", "exec")
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
+
+
+PAYABLE = "from payments_integration.payable import Payable\n"
+
+
+def another_payable(reference: str) -> str:
+    price = "payments_amount_field = 'amount'\n    payments_currency = 'CLP'"
+    lines = f"merchant_reference_field = '{reference}'\n    {price}\n    {AMOUNT}\n    number = models.CharField("
+    return f"{PAYABLE}\n\nclass Booking(Payable):\n    {lines}max_length=9, unique=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("bases", "fields", "is_refused"),
+    [
+        ("models.Model", "", True),
+        ("models.Model", "\ncode = models.IntegerField(unique=True)", True),
+        ("models.Model", "\ncode = models.CharField(max_length=9, unique=True)", False),
+        ("Payable", "", True),
+        ("Payable", "\npayments_account = 'second'", False),
+        ("Payable", "\nmerchant_reference_field = 'id'", False),  # W020 says it
+    ],
+)
+def test_a_second_model_with_numbers_is_refused(
+    project: Project, registry: None, bases: str, fields: str, is_refused: bool
+) -> None:
+    """Order 7 and Booking 7 would have one key and one payment."""
+    fields = f"{AMOUNT}\n{CURRENCY}{fields}"
+    shop_with(project, fields, bases=bases, more=another_payable("id"))
+    before = project.files()
+    if is_refused:
+        with pytest.raises(CommandError, match=r"as that of quicksales\.Booking: .* \"number\" with .* \"order-7\""):
+            project.run("--order", "quicksales.Order", "--write")
+        assert project.files() == before
+    else:
+        project.run("--order", "quicksales.Order", "--write")
+        assert project.files() != before
+
+
+def test_the_files_of_another_model_are_not_enough(project: Project, registry: None) -> None:
+    known = "merchant_reference_field = 'id'\npayments_amount_field = 'amount'\npayments_currency = 'CLP'"
+    shop_with(project, f"{known}\n{AMOUNT}", bases="Payable", more=another_payable("number"))
+    assert project.run("--order", "quicksales.Booking", "--write")[0] == 0
+    imported_handlers()
+    for _ in range(2):
+        project.start_again()
+        code, shown = project.run("--order", "quicksales.Order", "--write")
+        assert code == 1
+        for what, name in (("View", "views"), ("URL of the view", "urls"), ("Handlers", "handlers")):
+            assert f"\n{what}: not written, because only you can decide how" in f"\n{shown}"
+            assert f"quicksales/payment_{name}.py, which is for Booking (name yours differently); add to it" in shown
+    for name in ("views", "handlers"):
+        path = f"quicksales/payment_{name}.py"
+        project.write(path, project.read(path).replace("import Booking", "import Booking, Order"))
+    assert project.run("--order", "quicksales.Order", "--write")[0] == 0
+
+
+def test_a_model_of_another_app_gets_handlers_of_its_own(project: Project, registry: None) -> None:
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}\nmerchant_reference_field = 'id'", bases="Payable", more=PAYABLE)
+    app_with(project, "quickbookings", "Booking", payable=True)
+    project.write("quickbookings/payment_handlers.py", "from quickbookings.models import Booking\n")
+    imported_handlers()
+    assert "quicksales/payment_handlers.py, a new file; " in project.run("--order", "quicksales.Order", "--write")[1]
 
 
 @pytest.mark.parametrize("has_app", [False, True])
