@@ -84,23 +84,33 @@ def tests(order: OrderModel) -> str:
     )
 
 
-def handlers(model: type[models.Model] | None, *, is_priced: bool = False) -> str:
+def handlers(model: type[models.Model] | None, order: OrderModel | None = None) -> str:
     """Return a module with a handler for payments and refunds. It marks an order if the model has the fields for it.
 
-    ``is_priced`` is True if the model will be a Payable with a price when the module is imported.
+    With ``order``, the model is a Payable with a price when the module is imported.
     """
-    is_payable = model is not None and (is_priced or issubclass(model, Payable))
-    price = ""
-    if is_payable:
-        price = "*order.payments_price()" if is_priced else _arguments_of_is_paid(model)  # type: ignore[arg-type]
+    payable: Any = model if model is not None and issubclass(model, Payable) else None
+    price, unpriced = "", ""
+    if order is not None:
+        unpriced = _unpriced(order.amount, order.currency)
+    elif payable and payable._knows_price():
+        unpriced = _unpriced(payable.payments_amount_field, payable.payments_currency_field)
+    elif payable:
+        price = _arguments_of_is_paid(payable)
     return _rendered(
         "payment_handlers.py-tpl",
         model,
-        is_payable=is_payable,
-        price=price,
+        is_payable=payable or order is not None,
+        unpriced=unpriced,
+        price="*price" if unpriced else price,
         is_whole_units="to_minor" in price,
         has_paid_at=model is not None and field(model, "paid_at") is not None,
     )
+
+
+def _unpriced(amount: str, currency: str) -> str:
+    """Return what may be empty in a row without a price."""
+    return " or ".join(filter(None, (amount, currency))) if amount else "payments_price()"
 
 
 def _rendered(template: str, model: type[models.Model] | None, **values: Any) -> str:
@@ -168,9 +178,7 @@ def _first_choice(each: Any, otherwise: int | str) -> Any:
 
 
 def _arguments_of_is_paid(model: type[Payable]) -> str:
-    """Return the arguments for ``is_paid``; empty if the model does not say what it costs."""
-    if model._knows_price():
-        return "*order.payments_price()"
+    """Return the arguments for ``is_paid`` of a model that declares no price; empty if its fields tell none."""
     currency = "order.currency" if field(model, "currency") is not None else "obj.currency"
     amount = field(model, "amount")
     if isinstance(amount, models.IntegerField):

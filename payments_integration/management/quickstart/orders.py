@@ -108,7 +108,7 @@ def gaps_of_handlers(root: Path, named: str | None, order: OrderModel | None) ->
     of_another = [order is not None and _of_another_model(path, order) for path in mine]
     if handlers.follow_payments() and not (mine and all(of_another)):
         return
-    snippet = order_files.handlers(model, is_priced=order is not None)
+    snippet = order_files.handlers(model, order)
     mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
     if not mine_first:
         place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"

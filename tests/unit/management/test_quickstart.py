@@ -313,7 +313,7 @@ def test_the_handler_converts_whole_units() -> None:
     assert "order.is_paid(to_minor(order.amount, order.currency), order.currency)" in text
     assert "from payments_integration.money import to_minor\n" in text
     text = body(lambda order: (1, "USD"), amount=models.DecimalField(max_digits=9, decimal_places=2))
-    assert "order.is_paid(*order.payments_price())" in text
+    assert "order.is_paid(*price)" in text
     assert "to_minor" not in text
     assert "is_paid(order.amount" not in body(amount=models.FloatField())
 
@@ -504,7 +504,7 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     ]
     assert 'path("<int:pk>/", pay, name="order")' in project.read("quicksales/payment_urls.py")
     assert "paid_at" not in project.read("quicksales/payment_handlers.py")
-    assert "is_paid = order.is_paid(*order.payments_price())" in project.read("quicksales/payment_handlers.py")
+    assert "is_paid = order.is_paid(*price)" in project.read("quicksales/payment_handlers.py")
     compile(project.read("quicksales/test_payments.py"), "test_payments.py", "exec")
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
 
@@ -893,6 +893,19 @@ def test_the_view_says_that_the_order_is_paid_already(pay: Callable[[Sale], Any]
     answer = pay(order)
     assert (answer.status_code, answer.content) == (409, b"This is paid already.")
     assert answer["Content-Type"].startswith("text/plain")
+
+
+def test_an_order_without_a_price_is_named(pay: Callable[[Sale], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``payments_price()`` is None for an empty field, and ``is_paid(*None)`` a TypeError that names nothing."""
+    sale = Sale.objects.create(number="order-1", amount=10_000)
+    answer = pay(sale)
+    assert (answer.status_code, answer.content) == (409, b"This has no price yet.")
+    monkeypatch.setattr(handlers, "registered", [])
+    names: dict[str, Any] = {"__name__": "orders.payment_handlers"}
+    with mock.patch.object(signals.status_changed, "connect"):
+        exec(order_files.handlers(Sale), names)
+    with pytest.raises(ValueError, match=f"Sale {sale.pk} has no amount or currency"):
+        names["follow"](rows.payment(merchant_reference="order-1"))
 
 
 def test_the_view_needs_no_authentication(rf: RequestFactory, payments_sandbox: ProviderSandbox, db: None) -> None:
