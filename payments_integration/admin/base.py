@@ -134,6 +134,8 @@ class ReadOnlyAdmin(ListAdmin):
             return view(request, **kwargs)
 
         wrapped: Any = self.admin_site.admin_view(outside_transactions(outside))
+        # As Django's own views, for what asks which site shows a page.
+        wrapped.model_admin = self
         return cast("URLPattern", path(route, wrapped, name=self.url_name(name)))
 
     def object_url(self, name: str, obj: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite
@@ -68,8 +68,12 @@ class MenuAdmin(ReadOnlyAdmin):
 
 def current_site(request: HttpRequest) -> AdminSite:
     """Return the admin site that shows the page. A project may have several."""
+    # Django marks the views of a site. A name would not do: a project's own site may be called "admin" too.
+    view = getattr(request.resolver_match, "func", None)
+    marked = getattr(view, "model_admin", view)
     name = getattr(request, "current_app", "")
-    return next((site for site in all_sites if site.name == name), admin.site)
+    found = getattr(marked, "admin_site", None) or next((site for site in all_sites if site.name == name), admin.site)
+    return cast("AdminSite", found)
 
 
 def menu(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.test import Client
-from django.urls import reverse
+from django.urls import include, path, reverse
 
+from payments_integration.contrib.backoffice.admin import menu as menus
+from payments_integration.contrib.backoffice.admin.model_admins import BackOfficePaymentAdmin
+from payments_integration.models import Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -76,3 +81,20 @@ def test_every_page_has_one_search(boss: Client) -> None:
 
 def test_a_window_for_choosing_a_row_has_no_menu(boss: Client) -> None:
     assert 'class="pi-menu"' not in page(boss, url("payment", "changelist") + "?_popup=1")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("where", ["", "payment/", "payment/search/?q=ana"])
+def test_a_site_with_the_name_of_the_usual_one_has_its_own_menu(
+    boss: Client, settings: Any, monkeypatch: pytest.MonkeyPatch, where: str, is_first: bool
+) -> None:
+    site = admin.AdminSite()
+    site.register(Payment, BackOfficePaymentAdmin)
+    # Django keeps the sites in a set, in any order.
+    monkeypatch.setattr(menus, "all_sites", [site, admin.site] if is_first else [admin.site, site])
+    routes = [path("desk/", site.urls), path("payments/", include("payments_integration.urls"))]
+    settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": routes})
+    html = page(boss, f"/desk/payments_integration/{where}")
+    assert [label.strip("*") for label in menu(html)] == ["Overview", "Payments"]
+    # An entry of the other site would have no address.
+    assert 'href=""' not in html.partition('<div class="pi-menu">')[2].partition("</nav>")[0]
