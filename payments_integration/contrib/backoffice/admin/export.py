@@ -35,8 +35,9 @@ AMOUNTS = frozenset(
 )  # fmt: skip
 #: A spreadsheet runs a cell that begins with one of these as a formula, including the full-width forms.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
-_INNER = re.compile(r"([;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
-_INNER_OR_COMMA = re.compile(r"([,;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
+#: Behind another separator a spreadsheet takes doubled quotes for an empty text and runs what follows.
+_INNER = re.compile(r'([;\t|][\s"]*)([=+\-@＝＋－＠])')  # noqa: RUF001
+_INNER_OR_COMMA = re.compile(r'([,;\t|][\s"]*)([=+\-@＝＋－＠])')  # noqa: RUF001
 _BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 #: The byte order mark, which tells spreadsheets that the text is UTF-8.
 _BOM = "\ufeff"

@@ -134,6 +134,9 @@ def test_no_cell_is_a_formula(boss: Client, start: str) -> None:
         ("ref;=cmd|'/C calc'!A0;x", "ref;'=cmd|'/C calc'!A0;x"),
         ("ref\n;=1", "ref ;'=1"),
         ("a;\t@sum", "a;\t'@sum"),
+        # Two quotes there are an empty text, and the formula would follow.
+        ('x;"=1+1;', "x;\"'=1+1;"),
+        ('x;" "=1', "x;\" \"'=1"),
         ("a-b;c=d", "a-b;c=d"),
     ],
 )
@@ -143,9 +146,9 @@ def test_cells_after_a_semicolon_are_no_formulas_either(text: str, written: str)
 
 
 def test_with_semicolons_cells_after_a_comma_are_no_formulas_either(boss: Client) -> None:
-    rows.payment(merchant_reference="ref,=cmd|' /C calc'!A0, -1")
+    rows.payment(merchant_reference="ref,=cmd|' /C calc'!A0, -1,\"=2")
     (row,) = read(boss, "payment", "?format=csv-comma", delimiter=";")
-    assert row["merchant_reference"] == "ref,'=cmd|' /C calc'!A0, '-1"
+    assert row["merchant_reference"] == "ref,'=cmd|' /C calc'!A0, '-1,\"'=2"
 
 
 def test_odd_text_is_written(boss: Client) -> None:
