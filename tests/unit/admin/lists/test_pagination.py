@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.options import get_content_type_for_model
+from django.contrib.auth.models import User
+from django.core.paginator import Paginator
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -296,3 +300,14 @@ def test_an_empty_table_is_an_empty_list(boss: Client) -> None:
     html = page(boss, url("payment", "changelist"))
     assert "Next page" not in html
     assert "First page" not in html
+
+
+def test_a_history_links_to_its_pages_where_numbers_have_separators(
+    boss: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True
+    payment = rows.payment()
+    entry = {"user": User.objects.get(), "content_type": get_content_type_for_model(payment), "object_id": payment.pk}
+    LogEntry.objects.bulk_create(LogEntry(**entry, action_flag=CHANGE, change_message="x") for _ in range(1001))
+    monkeypatch.setattr(ReadOnlyAdmin, "get_paginator", lambda self, request, found, size: Paginator(found, 1))
+    assert 'href="?p=1001"' in page(boss, url("payment", "history", payment.pk))

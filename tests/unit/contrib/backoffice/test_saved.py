@@ -85,6 +85,15 @@ def test_each_list_and_each_user_has_its_own(boss: Client, staff: Callable[..., 
     assert set(queries()) == {"theirs"}
 
 
+def test_numbers_in_forms_have_no_separators(boss: Client, settings: Any) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True
+    owner = str(User.objects.get(username="boss").pk)
+    made = SavedFilter.objects.create(
+        pk=1234, owner=owner, listed="payments_integration.payment", name="a", query="status=failed"
+    )
+    assert f'name="delete" value="{made.pk}"' in page(boss, url("payment", LIST))
+
+
 def test_a_name_is_used_again(boss: Client) -> None:
     save(boss, "a", "status=failed")
     save(boss, "a", "status=succeeded")

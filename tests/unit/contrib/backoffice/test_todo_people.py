@@ -386,6 +386,17 @@ def test_what_was_done_can_be_put_back() -> None:
     assert Todo.objects.get().note == "really"
 
 
+def test_the_button_works_where_numbers_have_separators(settings: Any) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True
+    on_hold()
+    ana = browser(user("ana", *HANDLE))
+    press(ana, form(ana), do="done", note="by mistake")
+    Todo.objects.update(id=1234)
+    given = form(ana, f"{TODO}?view=done")
+    assert given["id"] == "1234"
+    assert "on the list again" in press(ana, given, do="put-back")
+
+
 def test_the_list_of_done_things_says_that_it_has_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(todo, "DONE", 2)
     ana = browser(user("ana", *HANDLE))
