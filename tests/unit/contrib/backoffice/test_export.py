@@ -136,7 +136,7 @@ def test_no_cell_is_a_formula(boss: Client, start: str) -> None:
         ("a;\t@sum", "a;\t'@sum"),
         # Two quotes there are an empty text, and the formula would follow.
         ('x;"=1+1;', "x;\"'=1+1;"),
-        ('x;" "=1', "x;\" \"'=1"),
+        ('x;" "=1', 'x;" "\'=1'),
         ("a-b;c=d", "a-b;c=d"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.contrib.auth.models import Permission, User
 from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.db import connection
@@ -26,7 +27,7 @@ from payments_integration.contrib.finance.movements import backfill
 from payments_integration.enums import PaymentStatus
 from payments_integration.models import EventState
 from tests.factories import rows
-from tests.unit.admin.conftest import page, url
+from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.finance.books import movement
 
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
@@ -468,6 +469,23 @@ PANELS: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
+#: Movements of every kind: the kind, the amount as it is shown, and in minor units.
+MOVED = (
+    ("payment", "71,234.01", 7_123_401),
+    ("payment_fee", "7,711.12", -771_112),
+    ("chargeback", "6,622.23", -662_223),
+    ("refund", "5,533.34", -553_334),
+    ("payout", "4,444.45", -444_445),
+    ("payout_fee", "1,253.15", -125_315),
+)
+#: What each permission shows of them.
+SEES_MOVED = {
+    "view_payment": {"71,234.01", "7,711.12", "6,622.23"},
+    "view_refund": {"5,533.34"},
+    "view_payout": {"4,444.45", "1,253.15"},
+}
+
+
 @pytest.mark.any_database
 @pytest.mark.case(88)
 @pytest.mark.parametrize("permission", PANELS)
@@ -476,7 +494,8 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
     rows.refund(payment=pay, created_at=ago(hours=1), status="succeeded", currency="USD", amount=222)
     rows.payout(created_at=ago(hours=1), status="succeeded", currency="USD", amount=333)
     rows.balance(currency="USD", available=44400)
-    moved(ago(hours=1), 555)
+    for kind, _shown, amount in MOVED:
+        moved(ago(hours=1), amount, kind)
     rows.endpoint()
     # What another one had counted before is there, and not for this one.
     page(staff(*PANELS), DASHBOARD)
@@ -498,6 +517,9 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
         "view_balance": "USD 444.00",
     }
     assert {name for name, amount in amounts.items() if amount in text(html)} == ({permission} & amounts.keys())
+    assert {shown for _kind, shown, _amount in MOVED if shown in text(html)} == SEES_MOVED.get(permission, set())
+    assert "8,964.27" not in html, "the fees of payments and payouts, added up"
+    assert "Net" not in html
     for words, needed in (
         ("Operations to send or resolve", "view_operation"),
         ("Events in quarantine", "view_event"),
@@ -511,6 +533,38 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
     for shown in (html.split('id="content-main"')[0], technical.split('id="pi-technical"')[-1]):
         linked = set(re.findall(r'href="/admin/payments_integration/(\w+)/', shown.replace(TECHNICAL, "")))
         assert linked <= {permission.removeprefix("view_")}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("permissions", "fees", "headings"),
+    [
+        (("view_payment",), "7,711.12", ["Received", "Fees", "Charged back"]),
+        (("view_refund", "view_payout"), "1,253.15", ["Fees", "Refunded", "Paid out"]),
+        (("view_payment", "view_payout"), "8,964.27", ["Received", "Fees", "Net", "Charged back", "Paid out"]),
+        (
+            ("view_payment", "view_movement"),
+            "8,964.27",
+            ["Received", "Fees", "Net", "Refunded", "Charged back", "Paid out"],
+        ),
+    ],
+)
+def test_money_in_and_out_has_the_kinds_whose_rows_the_user_may_see(
+    permissions: tuple[str, ...], fees: str, headings: list[str]
+) -> None:
+    for kind, _shown, amount in MOVED:
+        moved(ago(hours=1), amount, kind)
+    user = User.objects.create_user("ana", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    html = page(browser(user), DASHBOARD)
+    today, month = section(html, "pi-today"), section(html, "pi-money")
+    assert re.findall(r'<th scope="col">(.*?)</th>', today)[1:] == headings
+    assert [name for name in re.findall(r'<th scope="row">(.*?)</th>', month) if name in headings] == headings
+    series = [one["name"] for one in chart(html, "pi-flow-USD")["series"]]
+    assert series == [name for name in headings if name != "Net"]
+    assert fees in today
+    assert fees in month
+    assert ("Net is what was received" in html) is ("Net" in headings)
 
 
 def panels_of(html: str) -> set[str]:

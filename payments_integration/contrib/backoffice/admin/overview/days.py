@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import FROM, TO
-from payments_integration.contrib.backoffice.admin.overview.kinds import CHARGED_BACK, KINDS, RECEIVED, Kind
+from payments_integration.contrib.backoffice.admin.overview.kinds import CHARGED_BACK, RECEIVED, Kind
 from payments_integration.contrib.backoffice.admin.overview.statistics import WEEKS, Statistics
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.dates import day_of, in_words, on_site
@@ -59,12 +59,21 @@ class _Sum:
 
 
 class DayTables:
-    """The tables of today and of yesterday. ``book(period)`` returns the address of a cash book."""
+    """The tables of today and of yesterday, with these kinds of money.
+
+    ``book(period)`` returns the address of a cash book.
+    """
 
     def __init__(
-        self, found: Statistics, currencies: list[str], link: Callable[..., str], book: Callable[[str], str]
+        self,
+        found: Statistics,
+        kinds: list[Kind],
+        currencies: list[str],
+        link: Callable[..., str],
+        book: Callable[[str], str],
     ) -> None:
         self._found = found
+        self._kinds = kinds
         self._currencies = currencies
         self._link = link
         self._book = book
@@ -72,7 +81,7 @@ class DayTables:
         self._begun = min((group.day for group in found.movements), default=self._today)
         self._sums: dict[tuple[str, Kind, int], _Sum] = defaultdict(_Sum)
         for group in found.movements:
-            for kind in KINDS:
+            for kind in kinds:
                 if group.status in kind.kinds:
                     one = self._sums[group.currency, kind, group.day]
                     one.count += group.count
@@ -83,7 +92,7 @@ class DayTables:
         if not self._found.movements:
             return {"days": [], "usual": ""}
         has_chargebacks = any(kind is CHARGED_BACK for _currency, kind, _day in self._sums)
-        kinds = [kind for kind in KINDS if has_chargebacks or kind is not CHARGED_BACK]
+        kinds = [kind for kind in self._kinds if has_chargebacks or kind is not CHARGED_BACK]
         now = on_site(self._found.moved_until)
         until = _("Today until %(time)s") % {"time": in_words(now, "TIME_FORMAT")}
         weekday = in_words(now.date() - timedelta(days=1), "l")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from payments_integration.admin.shared import display
 from payments_integration.contrib.backoffice.admin.days import FROM as DAYS_FROM, TO as DAYS_TO
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.backoffice.admin.overview.days import DayTables
-from payments_integration.contrib.backoffice.admin.overview.kinds import KINDS, Kind
+from payments_integration.contrib.backoffice.admin.overview.kinds import NET, Kind, seen_movements, shown
 from payments_integration.contrib.backoffice.admin.overview.statistics import Group, Statistics
 from payments_integration.contrib.backoffice.admin.overview.success import success_chart
 from payments_integration.contrib.finance.models import Movement
@@ -107,7 +107,10 @@ class MoneyPanels:
         book: Callable[[str], str],
         sees: Callable[[type[Model]], bool],
     ) -> None:
-        self._found = found
+        # The cache has the same for every user.
+        seen = seen_movements(sees)
+        self._kinds = shown(seen)
+        self._found = replace(found, movements=[group for group in found.movements if group.status in seen])
         self._book = book
         self._link = link
         self._sees = sees
@@ -138,7 +141,8 @@ class MoneyPanels:
         chosen = asked if asked in currencies else self._busiest(currencies, models)
         return {
             "money_shown": bool(models) or self._sees(Movement),
-            **DayTables(self._found, currencies, self._link, self._book).context(),
+            **DayTables(self._found, self._kinds, currencies, self._link, self._book).context(),
+            "has_net": NET in self._kinds,
             "currencies": currencies,
             "panel": self._panel(chosen, models) if chosen else None,
             "methods": success_chart(self._found.payments) if self._sees(Payment) else None,
@@ -214,7 +218,7 @@ class MoneyPanels:
 
     def _flows(self, currency: str) -> list[Row]:
         """Return the row of the first kind, and the rows of other kinds with movements."""
-        first, *others = (self._flow(kind, currency) for kind in KINDS)
+        first, *others = (self._flow(kind, currency) for kind in self._kinds)
         return [first, *(row for row in others if any(cell.count for _label, cell in row.cells))]
 
     def _flow(self, kind: Kind, currency: str) -> Row:
@@ -246,7 +250,7 @@ class MoneyPanels:
 
     def _flow_chart(self, currency: str) -> Chart | None:
         series = []
-        for kind in KINDS:
+        for kind in self._kinds:
             if kind.look is None:
                 continue
             sums: dict[int, int] = defaultdict(int)

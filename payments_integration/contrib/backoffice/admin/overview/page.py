@@ -61,13 +61,15 @@ class Dashboard(AccountPage):
             return {"empty": True, "account": self.account}
         found = statistics.gather(self.account, wanted)
         money = MoneyPanels(found, self.link, self._book, self.sees).context(self._request.GET.get(CURRENCY, ""))
+        # Also money that the user may not see: the installation is not new then.
+        has_money = money["currencies"] or found.movements
         return {
             "account": self.account,
             "accounts": list(self._accounts()),
             "as_of": display.moment(found.as_of),
             "technical_url": self._technical_url(),
             "hidden": self._hidden(),
-            **self._state(found, is_empty=self.sees(Payment) and not (money["currencies"] or found.balances)),
+            **self._state(found, is_empty=self.sees(Payment) and not (has_money or found.balances)),
             **todo_rows.head(self._site, self._request, found.differences),
             "last_month_url": self._last_month_url(),
             "cash_books": list(self._cash_books()),
