@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -14,7 +16,7 @@ from payments_integration import services
 from payments_integration.admin.flows import decisions
 from payments_integration.admin.flows.forms import account_facts, destination_facts, method_in_full
 from payments_integration.admin.shared import display, masking, people
-from payments_integration.admin.shared.buttons import Button, Tool, new_key, typed_in
+from payments_integration.admin.shared.buttons import Button, Tool, may_view, new_key, typed_in
 from payments_integration.enums import Country, Kind
 from payments_integration.models import Balance, Operation, Payment, refundable_rest
 from payments_integration.money import format_money
@@ -43,7 +45,10 @@ class ApprovalPanel:
 def panel(
     model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str], folded: list[Tool]
 ) -> ApprovalPanel:
-    """Return the panel. A user who may approve the operation sees the bank account that the money goes to."""
+    """Return the panel. A user who may approve the operation sees what the decision needs.
+
+    This is the bank account that the money goes to, the available balance, and the payment of a refund.
+    """
     may_approve = model_admin.may_press(decisions.APPROVE, request, operation)
     sees = may_approve or model_admin.sees_personal(request)
     own = services.is_requester(operation, request.user)
@@ -61,7 +66,11 @@ def panel(
     if own or may_approve:
         button = decisions.TAKE_BACK if own else decisions.REJECT
         tools.append(tool(model_admin, request, button, operation, fitting))
-    facts = _request_facts(model_admin, operation, body or {}, sees)
+
+    def sees_rows(model: type[Model]) -> bool:
+        return may_approve or may_view(model_admin.admin_site, request, model)
+
+    facts = _request_facts(model_admin, operation, body or {}, sees, sees_rows)
     return ApprovalPanel(_asked(operation), facts, notes, tools, folded)
 
 
@@ -114,16 +123,22 @@ def payment_of(operation: Operation) -> Payment | None:
     return Payment.objects.filter(pk=operation.target_id).first() if is_refund(operation) else None
 
 
-def _request_facts(model_admin: ReadOnlyAdmin, operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact]:
+def _request_facts(
+    model_admin: ReadOnlyAdmin,
+    operation: Operation,
+    body: dict[str, Any],
+    sees: bool,
+    sees_rows: Callable[[type[Model]], bool],
+) -> list[Fact]:
     amount, currency = operation.amount or 0, operation.currency
     facts: list[Fact] = [(_("Amount"), display.money(amount, currency))]
     facts += recipient(body.get("destination"), sees)
     if is_refund(operation):
-        facts += _refund_facts(model_admin, operation)
+        facts += _refund_facts(model_admin, operation, sees_payment=sees_rows(Payment))
         reason = body.get("reason")
         facts.append((_("Reason"), display.text(reason if sees or not reason else masking.MASK)))
     else:
-        facts += _payout_facts(operation, body)
+        facts += _payout_facts(operation, body, sees_balance=sees_rows(Balance))
     further = {name: value for name, value in body.items() if name not in _SHOWN}
     if further:
         facts.append((_("Further fields"), display.pretty_json(further if sees else masking.masked(further))))
@@ -142,9 +157,9 @@ def recipient(destination: Any, sees: bool) -> list[Fact]:
         return [(_("Recipient"), display.pretty_json(destination))]
 
 
-def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation) -> list[Fact]:
+def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation, *, sees_payment: bool) -> list[Fact]:
     link = display.admin_link(model_admin.admin_site, Payment, operation.target_id)
-    payment = payment_of(operation)
+    payment = payment_of(operation) if sees_payment else None
     if payment is None:
         return [(_("Payment"), link)]
     return [
@@ -156,14 +171,15 @@ def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation) -> list[Fact
     ]
 
 
-def _payout_facts(operation: Operation, body: dict[str, Any]) -> list[Fact]:
+def _payout_facts(operation: Operation, body: dict[str, Any], *, sees_balance: bool) -> list[Fact]:
     country = body.get("country")
     facts: list[Fact] = [
         (_("Country"), display.text(dict(Country.choices).get(str(country), country))),
         (_("Method"), method_in_full(str(body.get("method_code") or ""))),
         (_("Merchant reference"), display.text(body.get("merchant_reference"))),
     ]
-    balance = Balance.objects.filter(account=operation.account, currency=operation.currency, gone_at=None).first()
+    rows = Balance.objects.filter(account=operation.account, currency=operation.currency, gone_at=None)
+    balance = rows.first() if sees_balance else None
     if balance is not None:
         shown = format_html(
             _("{amount} (as of {at}); it is refreshed before anything is sent"),

@@ -127,7 +127,8 @@ def _decision(
     tools: dict[str, Tool],
 ) -> DecisionPanel:
     sees, body = model_admin.sees_personal(request), approvals.body_of(operation) or {}
-    payment = approvals.payment_of(operation)
+    sees_payment = may_view(model_admin.admin_site, request, Payment)
+    payment = approvals.payment_of(operation) if sees_payment else None
     first = next((name for name in _suggested(operation, fitting, same) if name in tools), "")
     notes = _notes(operation)
     if not tools:

@@ -34,7 +34,7 @@ class RefundAdmin(MirrorAdmin):
     )  # fmt: skip
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
     search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
-    linked = ("payment_shown", "payment_link", "payout_link")
+    linked = ("payer_name", "payment_reference", "payment_shown", "payment_link", "payout_link")
     personal: tuple[str, ...] = ("payer_name", "reason_start", "reason_shown", "extra_shown")
     fieldsets: ClassVar[Any] = (
         (None, {"fields": (
@@ -53,16 +53,20 @@ class RefundAdmin(MirrorAdmin):
 
     @admin.display(description=_("merchant reference"))
     def payment_reference(self, obj: Refund) -> str:
-        payment = people.known_payment(obj)
+        payment = self._payment(obj)
         return display.text(payment.merchant_reference if payment else None)
 
     @admin.display(description=_("payment"))
     def payment_shown(self, obj: Refund) -> str:
-        payment = people.known_payment(obj)
+        payment = self._payment(obj)
         reference = payment.merchant_reference if payment else None
         return display.admin_link(self.admin_site, Payment, obj.payment_id, reference or None)
 
     @admin.display(description=_("payer"))
     def payer_name(self, obj: Refund) -> str:
-        payment = people.known_payment(obj)
+        payment = self._payment(obj)
         return columns.person_in(payment, "payer") if payment else display.EMPTY
+
+    def _payment(self, obj: Refund) -> Payment | None:
+        """Return the payment; None if it has not arrived yet or the user may not see it."""
+        return people.known_payment(obj) if display.opens(self.admin_site, Payment) else None

@@ -254,7 +254,8 @@ def seen(site: AdminSite, request: HttpRequest) -> AdminSite:
     return found
 
 
-def _opens(site: AdminSite, model: type[Model]) -> bool:
+def opens(site: AdminSite, model: type[Model]) -> bool:
+    """Return True if the user of a site from ``seen`` may open rows of the model."""
     return bool(getattr(site, "pi_opens", lambda _model: True)(model))
 
 
@@ -262,7 +263,7 @@ def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = 
     """Return a link to a row's page. Takes no query, and the row may not exist yet, because references are soft."""
     if not pk:
         return EMPTY
-    url = change_url(site, model, pk) if _opens(site, model) else ""
+    url = change_url(site, model, pk) if opens(site, model) else ""
     shown = text(pk if label is None else label)
     return format_html('<a href="{}">{}</a>', url, shown) if url else shown
 
@@ -275,7 +276,7 @@ def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str
     if kind != Kind.BALANCE:
         return admin_link(site, model, object_id)
     # A balance has no provider id. The list, filtered by account and currency, shows only its row.
-    url = list_url(site, model) if _opens(site, model) else ""
+    url = list_url(site, model) if opens(site, model) else ""
     query = urlencode({"account": account, "currency": object_id})
     return format_html('<a href="{}?{}">{}</a>', url, query, text(object_id)) if url else text(object_id)
 

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration import dates
 from payments_integration.admin.lists.changelist import AFTER, BEFORE, KeysetChangeList
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import Tool
+from payments_integration.admin.shared.buttons import Tool, may_view
 from payments_integration.contrib.backoffice import search
 from payments_integration.contrib.backoffice.admin import chosen, saved
 from payments_integration.contrib.backoffice.admin.chosen import Chip, Tab
@@ -182,7 +182,7 @@ class BackOfficeAdmin(ChosenAdmin):
             # Send no file, because an incomplete file would look complete.
             return back
         hidden = () if self.sees_personal(request) else self.export_personal
-        fields = [name for name in self.export if name not in hidden]
+        fields = [name for name in self.export if name not in hidden and self._may_export(request, name)]
         filename = f"{self.opts.model_name}-{dates.today():%Y-%m-%d}"
         names, rows = export.headings(fields), export.records(listed.queryset, listed.order, fields)
         if written is not None:
@@ -200,6 +200,12 @@ class BackOfficeAdmin(ChosenAdmin):
             self.message_user(request, words % {"most": xlsx.MAX_ROWS}, messages.ERROR)
             return back
         return xlsx.xlsx_response(request, names, rows, filename)
+
+    def _may_export(self, request: HttpRequest, name: str) -> bool:
+        """Return True unless the field is of a related row that the user may not see."""
+        relation, lookup, _field = name.partition("__")
+        related: Any = self.opts.get_field(relation).related_model if lookup else self.model
+        return may_view(self.admin_site, request, related)
 
     def _search_context(self, request: HttpRequest) -> dict[str, Any]:
         if not self.finds_terms:

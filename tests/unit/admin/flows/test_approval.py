@@ -137,6 +137,21 @@ def test_the_recipient_is_shown_to_approvers_and_with_the_personal_data_permissi
             assert not any(text in html for text in personal)
 
 
+def test_other_rows_are_shown_to_approvers_and_with_their_permission(staff: Callable[..., Client]) -> None:
+    rows.balance(currency="CLP", available=3_000_000)
+    payout, refund = waiting(), refund_waiting()
+    for rights, sees_balance, sees_payment in (
+        (RIGHTS, True, True),
+        (("view_operation",), False, False),
+        (("view_operation", "view_balance"), True, False),
+        (("view_operation", "view_payment"), False, True),
+    ):
+        client = staff(*rights)
+        assert ("3,000,000" in panel(client, payout)) is sees_balance, rights
+        assert ("order-of-pedro" in panel(client, refund)) is sees_payment, rights
+        assert ("4,000" in panel(client, refund)) is sees_payment, rights
+
+
 def test_the_buttons_are_offered_with_their_permission(staff: Callable[..., Client]) -> None:
     operation = waiting()
     assert offered(staff("view_operation", "change_operation", "close_operation"), operation) == set()

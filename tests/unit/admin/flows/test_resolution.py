@@ -348,6 +348,16 @@ class TestThePanel:
         for words in ("USD 5.00 to Ana Soto", "order-7", payment.pk, "the card that was charged"):
             assert words in shown, words
 
+    def test_the_payment_of_a_refund_needs_the_permission_to_view_payments(self, staff: Callable[..., Client]) -> None:
+        payment = rows.payment(payer={"name": "Ana Soto"}, merchant_reference="order-7")
+        operation = sent(operation="create_refund", target_id=payment.pk, amount=500, currency="USD")
+        rights = ("view_operation", "change_operation", "view_personal_data")
+        shown = self.panel(staff(*rights), operation)
+        assert payment.pk in shown
+        assert not any(text in shown for text in ("Ana Soto", "order-7"))
+        shown = self.panel(staff(*rights, "view_payment"), operation)
+        assert all(text in shown for text in ("Ana Soto", "order-7"))
+
     @pytest.mark.parametrize(
         ("fields", "fits", "name"),
         [

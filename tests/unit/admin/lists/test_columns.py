@@ -65,6 +65,19 @@ def test_a_refund_without_its_payment_is_listed(boss: Client) -> None:
     assert "pay_later" in cell(boss, "refund", "payment_shown")
 
 
+def test_a_refund_shows_its_payment_to_users_who_may_see_payments(staff: Callable[..., Client]) -> None:
+    refund = rows.refund(payment=rows.payment(payer={"name": "Ana Soto"}, merchant_reference="order-7"))
+    for codenames, sees in ((("view_refund",), False), (("view_refund", "view_payment"), True)):
+        client = staff("view_personal_data", *codenames)
+        assert (cell(client, "refund", "payer_name") == "Ana Soto") is sees
+        found = f"{url('payment', 'search')}?q={refund.pk}"
+        for where in (url("refund", "changelist"), url("refund", "change", refund.pk), found):
+            html = page(client, where)
+            assert ("Ana Soto" in html) is sees, where
+            assert sees or refund.payment_id in html, where
+            assert where == found or ("order-7" in html) is sees, where
+
+
 def test_persons_and_reasons_are_masked(staff: Callable[..., Client]) -> None:
     rows.refund(payment=rows.payment(payer={"name": "Ana Soto"}), reason="Ana's parcel")
     rows.payout(destination={"holder_name": "Ana Soto"})

@@ -172,6 +172,17 @@ def test_personal_data_is_left_out_without_the_permission(staff: Callable[..., C
         assert set(masked) < set(shown)
 
 
+def test_the_payments_reference_is_left_out_without_the_permission_to_view_payments(
+    staff: Callable[..., Client],
+) -> None:
+    refund = rows.refund(payment=rows.payment(merchant_reference="order-7"))
+    (left_out,) = read(staff("view_refund"), "refund")
+    assert "payment_merchant_reference" not in left_out
+    assert left_out["payment_id"] == refund.payment_id
+    (shown,) = read(staff("view_refund", "view_payment"), "refund")
+    assert shown["payment_merchant_reference"] == "order-7"
+
+
 def test_no_exported_column_holds_unmarked_personal_data_or_secrets() -> None:
     for model, model_admin in admin.site._registry.items():
         if not isinstance(model_admin, BackOfficeAdmin):

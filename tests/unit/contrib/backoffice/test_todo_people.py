@@ -65,6 +65,22 @@ def seen_by(*codenames: str) -> list[str]:
 # Who sees what.
 
 
+def test_the_payment_of_a_row_is_shown_to_users_who_may_see_payments() -> None:
+    def payment() -> Payment:
+        named = {"payer": {"name": "Ana"}, "merchant_reference": "order-7"}
+        return rows.payment(amount_received=1000, refunded_amount=0, **named)
+
+    became(rows.refund(payment=payment(), amount=500), "failed")
+    asked = {"operation": "create_refund", "target_id": payment().pk, "merchant_reference": ""}
+    rows.operation(state=OperationState.NEEDS_PERSON, **asked)
+    personal = ("view_refund", "view_operation", "close_operation", "view_personal_data")
+    for codenames, sees in ((personal, False), ((*personal, "view_payment"), True)):
+        html = page(browser(user(f"user-{sees}", *codenames)), TODO)
+        assert html.count('<li class="pi-todo') == 2
+        for words in ("Ana", "order-7"):
+            assert html.count(words) >= 2 if sees else words not in html, words
+
+
 def test_users_see_the_rows_of_models_that_they_may_view() -> None:
     on_hold()
     became(rows.payout(created_at=ago(days=3)), "failed")

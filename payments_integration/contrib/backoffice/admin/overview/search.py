@@ -24,6 +24,7 @@ from payments_integration.admin.shared.buttons import hidden, may, may_view
 from payments_integration.admin.shared.sections import Page, Table
 from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.contrib.backoffice import search
+from payments_integration.contrib.backoffice.admin.sections.people import payment_of
 from payments_integration.contrib.backoffice.terms import MAX_SEARCH
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import DepositReference, Operation, OperationState, Payment, Payout, Refund
@@ -159,7 +160,10 @@ class SearchPage:
         page = Page(display.seen(self.site, self.request), self.request)
         if model is Refund:
             of: Columns = {
-                _("Payer"): lambda row: (row.payment and people.name(page, row.payment, "payer")) or display.EMPTY,
+                _("Payer"): lambda row: (
+                    (people.name(page, payment, "payer") if (payment := payment_of(page, row)) else "")
+                    or display.EMPTY
+                ),
                 _("Payment"): lambda row: display.admin_link(page.site, Payment, row.payment_id),
             }
             return {**money, **status, **of, **last}

@@ -23,6 +23,7 @@ from payments_integration.contrib.backoffice import comparison, handling, todo
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import Kind, Thing, View
+from payments_integration.enums import ID_PREFIXES
 from payments_integration.health import AccountReport
 from payments_integration.health.examination import UNKNOWN_ALERT
 from payments_integration.models import (
@@ -182,7 +183,7 @@ class TodoRows(AccountPage):
             who=self._who(thing),
             what=self._what(thing),
             url=self._url(thing),
-            reference=display.text(found.reference) if found.reference else "",
+            reference=display.text(found.reference) if found.reference and not self._hides_payment(thing) else "",
             reason=self._page.personal(reason_text(found.reason)) if found.reason and not found.is_erased else "",
             age=display.time_since(found.since) if found.since else "",
             at=display.moment(found.since) if found.since else "",
@@ -205,9 +206,15 @@ class TodoRows(AccountPage):
         if thing.found.is_erased:
             return str(display.ERASED)
         given = thing.found.person
+        own = "" if self._hides_payment(thing) else people.name_in(given)
         inner = (given.get(name) for name in ("destination", "payer")) if isinstance(given, dict) else ()
-        name = people.name_in(given) or next(filter(None, map(people.name_in, inner)), "")
+        name = own or next(filter(None, map(people.name_in, inner)), "")
         return self._page.personal(name) if name else ""
+
+    def _hides_payment(self, thing: Thing) -> bool:
+        """Return True if the payer and the reference are those of a payment that the user may not see."""
+        is_operation = thing.kind in _OF_OPERATIONS and thing.found.about.startswith(ID_PREFIXES[Payment.kind])
+        return (thing.kind == Kind.REFUND or is_operation) and not self.sees(Payment)
 
     def _what(self, thing: Thing) -> str:
         kind, status = thing.kind, thing.found.status
