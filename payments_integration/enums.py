@@ -177,6 +177,8 @@ NEVER_REFUNDED_STATUSES = VAIN_PAYMENT_STATUSES | {"chargeback"}
 #: Statuses from which a cancel is accepted (spec, "States and transitions").
 CANCELABLE_PAYMENT_STATUSES = frozenset({"created", "requires_action"})
 CANCELABLE_PAYOUT_STATUSES = frozenset({"created"})
+#: A payment, payout or refund begins with these. A change from another status back to one of them is rare.
+FIRST_STATUSES = CANCELABLE_PAYMENT_STATUSES | OPEN_REFUND_STATUSES
 
 #: The event types of the spec, by the kind of object. Unknown types are stored too.
 PaymentEventType = Literal[

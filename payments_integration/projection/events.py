@@ -14,7 +14,7 @@ from django.db import router
 from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.fields import SameAccountKey
-from payments_integration.enums import Kind
+from payments_integration.enums import FIRST_STATUSES, Kind
 from payments_integration.models import MIRRORS, Event, Mirror, ObjectKey, RefreshReason, StateBy, StatusChange
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.ordering import Order
@@ -149,7 +149,12 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     if row.state_by == StateBy.EVENT:
         order = ordering.against_event(event.created_at, row.state_at)
     else:
-        order = ordering.against_answer(event.created_at, row.state_at, row.answer_seconds)
+        order = ordering.event_against_answer(
+            event.created_at,
+            row.state_at,
+            row.answer_seconds,
+            goes_back=rows.status_of(row) not in FIRST_STATUSES and getattr(resource, "status", "") in FIRST_STATUSES,
+        )
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:

@@ -3,7 +3,8 @@
 A row knows the provider's time of its state, and if an event or an answer wrote it. An event's time is exact. An
 answer was read at its ``Date`` (whole seconds, the provider's clock), or up to the request's duration before. An event
 from within that time, give or take a margin, may or may not be in it. An answer without a credible ``Date`` is
-undated, and its ``duration`` is None: no event is clearly older or newer.
+undated, and its ``duration`` is None: no event is clearly older or newer. A Date may also be of another clock than the
+events', minutes off. Where that could matter, a row that an answer wrote is read again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from django.utils import timezone
 #: Added before and after an answer: Date has whole seconds, and the provider's own clocks may differ a little.
 MARGIN = timedelta(seconds=5)
 #: An event further ahead of the provider's clock than this orders nothing, and makes no other event stale. A Date
-#: further off than this, either way, makes its answer undated.
+#: further off than this, either way, makes its answer undated. The clocks of a Date and of events differ by less.
 MAX_AHEAD = timedelta(minutes=5)
 #: A Date further from the expected time than this is wrong, and counts as missing.
 MAX_DATE_OFF = timedelta(days=1)
@@ -47,6 +48,17 @@ def against_answer(at: datetime, answered_at: datetime, duration: float | None) 
     if at < answered_at - timedelta(seconds=duration) - MARGIN:
         return Order.OLDER
     return Order.UNCLEAR
+
+
+def event_against_answer(at: datetime, answered_at: datetime, duration: float | None, *, goes_back: bool) -> Order:
+    """Compare an event with a row that an answer brought. ``goes_back``: it would take the status back.
+
+    A proxy may date answers by a clock minutes off the events' clock. So an event that seems to be a little older may
+    be newer, and one that seems to be a little newer may be older. Most are newer; only ``goes_back`` raises doubts.
+    """
+    order = against_answer(at, answered_at, duration)
+    is_doubtful = order is Order.OLDER or goes_back
+    return Order.UNCLEAR if is_doubtful and abs(at - answered_at) <= MAX_AHEAD else order
 
 
 def time_by(offset: float | None) -> datetime:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 import time_machine
 from django.utils import timezone
 
 from payments_integration import inbox, projection, reconciliation, services
+from payments_integration.client.answers import Reply
 from payments_integration.models import DueRefresh, Event, Payment, RefreshReason
 from payments_integration.sandbox import Fault
 from payments_integration.signals import event_received, status_changed
+from payments_integration.sync import get_client
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.fake_provider import PAYOUT
@@ -151,6 +155,62 @@ def test_a_read_for_another_reason_holds_nothing_back(provider: ProviderSandbox,
         inbox.receive("default", factories.body(item))
     inbox.process()
     assert inbox.dispatch() == 2
+
+
+@contextmanager
+def dated(seconds: float) -> Iterator[None]:
+    """Answers have the Date of another clock than the events'."""
+    real = Reply.__post_init__
+
+    def post_init(reply: Reply) -> None:
+        real(reply)
+        if reply.answered_at is not None:
+            reply.answered_at += timedelta(seconds=seconds)
+
+    with mock.patch.object(Reply, "__post_init__", post_init):
+        yield
+
+
+@pytest.mark.case(153)
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("ahead", [30, 240])
+def test_an_event_just_after_an_answer_that_is_dated_ahead_is_not_taken_for_history(
+    provider: ProviderSandbox, seen: Seen, clock: time_machine.Traveller, ahead: int
+) -> None:
+    with dated(ahead):
+        payment = services.create_payment(amount=10_000, **PAYMENT)
+        provider.engine.pay(payment.id)
+        provider.deliver()
+        reconciliation.process_due()
+        clock.shift(timedelta(days=36))
+        services.refresh(payment)
+        clock.shift(timedelta(seconds=8))
+        provider.engine.chargeback(payment.id)
+        provider.deliver()
+        reconciliation.process_due()
+    assert Payment.objects.get().status == "chargeback"
+    assert seen.events[-1] == ("payment.chargeback", "chargeback"), "its handler waits for the read"
+    assert [status for status, _ in seen.statuses].count("chargeback") == 1
+
+
+@pytest.mark.case(153)
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("behind", [0, 8, 30, 240])
+def test_late_events_after_an_answer_that_is_dated_behind_do_not_take_the_status_back(
+    provider: ProviderSandbox, seen: Seen, clock: time_machine.Traveller, behind: int
+) -> None:
+    with dated(-behind):
+        payment = services.create_payment(amount=10_000, **PAYMENT)
+        clock.shift(timedelta(minutes=10))
+        provider.engine.pay(payment.id)
+        services.refresh(payment)  # the payer is back
+        clock.shift(timedelta(seconds=12))
+        [page] = get_client("default").events.pages()
+        for raw in reversed(page.data.items):
+            inbox.receive("default", raw.body)
+            reconciliation.process_due()
+            assert Payment.objects.get().status == "succeeded"
+    assert [status for status, _ in seen.statuses] == ["created", "succeeded"]
 
 
 def test_a_newer_event_ends_the_wait(provider: ProviderSandbox, seen: Seen) -> None:

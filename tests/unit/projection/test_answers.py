@@ -125,7 +125,7 @@ def test_an_answer_with_the_same_content_leaves_the_events_exact_time() -> None:
 def test_a_clearly_newer_answer_confirms_the_state() -> None:
     """A late event from before the answer would take the row back in time."""
     arrive(factories.life()[0])
-    write(payment(), seconds=60)
+    write(payment(), seconds=400)
     arrive(event(factories.payment(status="on_hold"), seconds=30))
     assert Payment.objects.get().status == "created"
     assert not marks()
@@ -147,7 +147,9 @@ class TestEventsAfterAnswers:
             (106, "succeeded", []),
             (103, "created", ["order_unclear"]),
             (97, "created", ["order_unclear"]),
-            (93, "created", []),
+            (93, "created", ["order_unclear"]),
+            (-199, "created", ["order_unclear"]),
+            (-201, "created", []),
         ],
     )
     def test_an_answer_is_compared_with_the_rows_event_by_time(
@@ -158,10 +160,32 @@ class TestEventsAfterAnswers:
         assert Payment.objects.get().status == status
         assert marks() == asked
 
-    def test_the_same_content_needs_no_answer(self) -> None:
+    @pytest.mark.parametrize("seconds", [-100, 99, 101])
+    def test_the_same_content_needs_no_answer(self, seconds: int) -> None:
         write(payment(), seconds=100)
-        arrive(event(factories.payment(), seconds=101))
+        arrive(event(factories.payment(), seconds=seconds))
         assert not marks()
+
+    @pytest.mark.parametrize(
+        ("before", "after", "seconds", "is_applied"),
+        [
+            ("succeeded", "processing", 106, False),
+            ("partially_paid", "requires_action", 400, False),
+            ("expired", "created", 400, False),
+            ("expired", "created", 401, True),
+            ("succeeded", "on_hold", 106, True),
+            ("on_hold", "succeeded", 106, True),
+            ("requires_action", "created", 106, True),
+        ],
+    )
+    def test_an_event_that_takes_the_status_back_to_the_beginning_is_not_believed(
+        self, before: str, after: str, seconds: int, is_applied: bool
+    ) -> None:
+        write(payment(status=before), seconds=100)
+        arrive(event(factories.payment(status=after), seconds=seconds))
+        assert Payment.objects.get().status == (after if is_applied else before)
+        assert marks() == ([] if is_applied else ["order_unclear"])
+        assert DueRefresh.objects.filter(projection.is_awaited()).exists() is not is_applied
 
     @pytest.mark.case(78)
     @pytest.mark.parametrize("seconds", [-86_400, -290, 0, 290, 400])

@@ -10,6 +10,7 @@ from payments_integration.projection.ordering import (
     Order,
     against_answer,
     against_event,
+    event_against_answer,
     when_read,
 )
 
@@ -37,6 +38,24 @@ def test_events_are_ordered_exactly(seconds: float, order: Order) -> None:
 )
 def test_an_answer_covers_its_duration_and_a_margin(seconds: float, order: Order) -> None:
     assert against_answer(after(seconds), AT, duration=2) is order
+
+
+@pytest.mark.parametrize(
+    ("seconds", "order", "if_it_goes_back"),
+    [
+        (300.001, Order.NEWER, Order.NEWER),
+        (300, Order.NEWER, Order.UNCLEAR),
+        (5.001, Order.NEWER, Order.UNCLEAR),
+        (5, Order.UNCLEAR, Order.UNCLEAR),
+        (-300, Order.UNCLEAR, Order.UNCLEAR),
+        (-300.001, Order.OLDER, Order.OLDER),
+    ],
+)
+def test_within_minutes_of_an_answer_an_event_that_seems_older_or_goes_back_is_unclear(
+    seconds: float, order: Order, if_it_goes_back: Order
+) -> None:
+    assert event_against_answer(after(seconds), AT, 2, goes_back=False) is order
+    assert event_against_answer(after(seconds), AT, 2, goes_back=True) is if_it_goes_back
 
 
 @pytest.mark.parametrize("days", [-400, -1, 0, 1, 400])
