@@ -72,6 +72,9 @@ class Transport:
         request is sent once more, at once and on a new connection. Only an idempotency key makes that safe for a POST.
         """
         headers: dict[str, str] = {}
+        if method == "GET":
+            # A cache on the way would answer with an old state under its old Date.
+            headers["Cache-Control"] = "no-cache"
         if body is not None:
             headers["Content-Type"] = "application/json"
         if idempotency_key is not None:

@@ -51,6 +51,7 @@ def test_every_call_sends_the_request_of_the_spec(
     assert sent.body == case.body
     assert sent.headers.get("Content-Type") == ("application/json" if case.body else None)
     assert sent.headers.get("Idempotency-Key") == (KEY if case.method == "POST" else None)
+    assert sent.headers.get("Cache-Control") == ("no-cache" if case.method == "GET" else None)
 
 
 @every_case
