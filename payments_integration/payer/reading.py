@@ -25,6 +25,10 @@ RowT = TypeVar("RowT", Payment, DepositReference)
 
 #: Seconds. A payment is read at most once in this time, no matter how many pages ask.
 EVERY = 5.0
+#: A payment that the provider does not know is read at most once in this time (seconds), for a day: a replica that is
+#: behind may have answered.
+GONE_EVERY = 60.0
+_GONE_FOR = timedelta(days=1)
 #: The most seconds that a payer waits for the provider.
 MAX_WAIT = 2.0
 
@@ -54,12 +58,17 @@ def refreshed(payment: RowT, *, every: float = EVERY, max_wait: float = MAX_WAIT
 
 
 def _is_due(payment: Payment | DepositReference, every: float) -> bool:
-    if payment.status in (*PAID_PAYMENT_STATUSES, PaymentStatus.CHARGEBACK) or payment.gone_at is not None:
+    if payment.status in (*PAID_PAYMENT_STATUSES, PaymentStatus.CHARGEBACK):
         return False
     if payment.account not in conf.current().ACCOUNTS:
         return False
+    now = timezone.now()
+    if payment.gone_at is not None:
+        if now - payment.gone_at > _GONE_FOR:
+            return False
+        every = max(every, GONE_EVERY)
     # A time in the future was written while our clock was ahead, so it proves nothing.
-    if timedelta() <= timezone.now() - payment.synced_at < timedelta(seconds=every):
+    if timedelta() <= now - payment.synced_at < timedelta(seconds=every):
         return False
     # A read that fails leaves no trace in the mirror, so the cache counts attempts.
     # Each value of ``every`` counts its own attempts: a slow page does not delay the status for a returning payer.

@@ -168,13 +168,28 @@ def test_a_payment_that_may_change_is_read(client: Client, provider: Fake, reque
 def test_a_payment_that_was_just_confirmed_is_not_read(client: Client, provider: Fake, request_: HttpRequest) -> None:
     with time_machine.travel(timezone.now(), tick=False):
         rows.payment(synced_at=timezone.now())
-        rows.payment(merchant_reference="gone", gone_at=timezone.now())
+        rows.payment(merchant_reference="gone", gone_at=timezone.now(), synced_at=timezone.now())
         rows.payment(merchant_reference="left", account="no-longer-configured")
         come_back(client, back(request_))
         come_back(client, back(request_, "gone"))
         left = links.Subject("no-longer-configured", merchant_reference="left")
         assert client.get(f"/payments/checkout/return/{links.return_token(left)}/").status_code == 302
     assert provider.reads == []
+
+
+@pytest.mark.parametrize(("last", "hours", "is_read"), [(59, 1, False), (61, 1, True), (61, 25, False)])
+def test_a_payment_that_is_gone_is_read_once_a_minute_for_a_day(
+    client: Client, provider: Fake, request_: HttpRequest, last: int, hours: int, is_read: bool
+) -> None:
+    """A replica that was behind may have answered 404. Until it is found, its payer cannot pay."""
+    with time_machine.travel(timezone.now(), tick=False):
+        now = timezone.now()
+        payment = rows.payment(synced_at=now - timedelta(seconds=last), gone_at=now - timedelta(hours=hours))
+        at_provider(provider, payment)
+        come_back(client, back(request_))
+    assert bool(provider.reads) is is_read
+    payment.refresh_from_db()
+    assert (payment.gone_at is None) is is_read
 
 
 def test_a_payment_that_was_confirmed_in_the_future_is_read(
