@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from django.db import connections, router
 from django.db.models import Exists, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -244,11 +245,15 @@ def write_balances(
     return repeatable(write, using=router.db_for_write(Event))
 
 
-def mark_gone(account: str, kind: str, object_id: str) -> None:
-    """Record that the provider answered 404. The row is kept."""
+def mark_gone(account: str, kind: str, object_id: str, *, before: Snapshot) -> None:
+    """Record that the provider answered 404. The row is kept, and so is the time of the first 404.
+
+    Does nothing if the row was written since ``before``, which was taken before sending.
+    """
     # A refund of this account may name another account's object: leave that row alone.
-    here = rows.rows_of(kind, account, object_id).filter(account=account, gone_at=None)
-    updated(here, gone_at=timezone.now(), synced_at=timezone.now())
+    here = rows.rows_of(kind, account, object_id).filter(account=account, version=before.version)
+    now = timezone.now()
+    updated(here, gone_at=Coalesce("gone_at", now), synced_at=now)
 
 
 def _write(

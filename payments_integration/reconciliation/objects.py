@@ -58,6 +58,9 @@ from payments_integration.sync import get_client
 SWEEP_EVERY = timedelta(days=1)
 #: Silent objects per kind and pass, the longest silent first.
 SILENT_BATCH = 500
+#: An open object that the provider did not know is read again this long after the last 404: before a payer may pay
+#: again because it has been gone for a day.
+GONE_EVERY = timedelta(hours=20)
 MAX_ERROR = 5000
 #: A pass reads due objects for at most this many seconds, because a provider that hangs would block a worker for
 #: hours. Every pass and every wake-up continues with the rest.
@@ -190,15 +193,12 @@ def _request_silent(account: str) -> None:
     for model, statuses in _OPEN:
         # Objects that are already due keep their retry times and leave room for others.
         requested = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
-        silent = model._default_manager.filter(
-            is_silent, ~Exists(requested), account=account, status__in=statuses, gone_at=None
-        )
-        _request(
-            account,
-            model,
-            silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH],
-            RefreshReason.SILENT,
-        )
+        rows = model._default_manager.filter(~Exists(requested), account=account, status__in=statuses)
+        rows = rows.order_by("synced_at").values_list("pk", flat=True)
+        ids = list(rows.filter(is_silent, gone_at=None)[:SILENT_BATCH])
+        # A replica that was behind may have answered 404. Rows that stay gone take only the room that is left.
+        ids += rows.filter(long_ago("synced_at", GONE_EVERY), gone_at__isnull=False)[: SILENT_BATCH - len(ids)]
+        _request(account, model, ids, RefreshReason.SILENT)
 
 
 def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:

@@ -41,7 +41,7 @@ def read(kind: str, account: str, object_id: str, *, background: bool = False, w
     try:
         answer: Answer[Any] = client.of(kind).get(object_id, max_wait=wait, background=background)
     except NotFound:
-        projection.mark_gone(account, kind, object_id)
+        projection.mark_gone(account, kind, object_id, before=before)
         raise
     projection.note_contact(account, answer.answered_at)
     return projection.write_answer(

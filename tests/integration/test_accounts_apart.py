@@ -104,7 +104,8 @@ def test_a_refund_that_comes_before_another_accounts_payment_never_counts(order:
     assert Refund.objects.get().account == "second"
     pay()
     # The refund has its payment read, and the provider does not know it in that account.
-    projection.mark_gone("second", "payment", "pay_1")
+    before = projection.snapshot("payment", "second", "pay_1")
+    projection.mark_gone("second", "payment", "pay_1", before=before)
     is_untouched(order, customer)
     receive(event(factories.refund(**{**THEIRS, "status": "returned"}), seconds=5), account="second")
     assert Refund.objects.get().status == "succeeded", "by now its payment is known as another account's"

@@ -141,6 +141,47 @@ class TestObjects:
         reference.refresh_from_db()
         assert (reference.status, reference.gone_at) == ("disabled", None)
 
+    def test_an_open_object_that_is_gone_is_read_again_once_a_day(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller
+    ) -> None:
+        """No list shows a deposit reference, and it has no events."""
+        reference = services.create_deposit_reference(country="MX", currency="MXN", method_code="mx_deposit")
+        sandbox.engine.faults.add(
+            Fault("error", operation="get_deposit_reference", times=None, status=404, code="resource_not_found")
+        )
+        with pytest.raises(NotFound):
+            services.refresh(reference)
+        listed = get_client("default").deposit_references
+        with mock.patch.object(listed, "get", wraps=listed.get) as get:
+            for _ in range(3 * 24):
+                clock.shift(timedelta(hours=1))
+                reconciliation.reconcile_objects()
+            assert get.call_count == 3
+            sandbox.engine.faults.clear()
+            clock.shift(timedelta(hours=20))
+            reconciliation.reconcile_objects()
+        reference.refresh_from_db()
+        assert reference.gone_at is None
+
+    def test_objects_that_are_gone_leave_room_for_others(
+        self, sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Though they have been silent for longer."""
+        gone, known = (
+            services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+            for _ in range(2)
+        )
+        now = timezone.now()
+        AccountState.objects.update_or_create(account="default", defaults={"swept_at": now})
+        Payment.objects.filter(pk=gone.pk).update(gone_at=now, synced_at=now - timedelta(days=9))
+        Payment.objects.filter(pk=known.pk).update(synced_at=now - timedelta(hours=7))
+        monkeypatch.setattr(objects, "SILENT_BATCH", 1)
+        objects._request_silent("default")
+        assert DueRefresh.objects.get().object_id == known.pk
+        monkeypatch.setattr(objects, "SILENT_BATCH", 2)
+        objects._request_silent("default")
+        assert DueRefresh.objects.count() == 2
+
     @pytest.mark.case(45)
     def test_an_event_between_get_and_save_is_not_overwritten(self, sandbox: ProviderSandbox) -> None:
         payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")

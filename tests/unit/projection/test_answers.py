@@ -387,10 +387,16 @@ def test_a_request_ends_the_claim_of_a_read_that_is_under_way() -> None:
 
 
 def test_a_gone_object_keeps_its_row() -> None:
-    write(payment())
-    projection.mark_gone("default", Kind.PAYMENT, "pay_1")
-    assert Payment.objects.get().gone_at is not None
+    row = write(payment())
+    known = Snapshot(row.version, 0)
+    with time_machine.travel(at(10), tick=False) as clock:
+        projection.mark_gone("default", Kind.PAYMENT, "pay_1", before=known)
+        clock.shift(90)
+        projection.mark_gone("default", Kind.PAYMENT, "pay_1", before=known)
+    assert Payment.objects.values_list("gone_at", "synced_at").get() == (at(10), at(100))
     assert write(payment(status="failed"), seconds=60).gone_at is None
+    projection.mark_gone("default", Kind.PAYMENT, "pay_1", before=known)
+    assert Payment.objects.get().gone_at is None, "it was written since the request began"
 
 
 def test_a_repeated_refresh_request_counts_up_and_becomes_due() -> None:
