@@ -60,8 +60,7 @@ def verify(
         TypeError: ``secrets`` is one text instead of a list.
     """
     if isinstance(secrets, str | bytes):
-        # Each of its characters would be a secret.
-        raise TypeError("secrets must be a list: write secrets=[secret].")
+        raise TypeError("secrets must be a list, or each character would be a secret: write secrets=[secret].")
     timestamp, candidates = _parse(header)
     ahead = timestamp - (time.time() if now is None else now)
     if abs(ahead) > tolerance:

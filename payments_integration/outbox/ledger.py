@@ -40,8 +40,6 @@ from payments_integration.outbox import operations
 from payments_integration.outbox.operations import Intent, Precondition
 from payments_integration.signals import Reason, cause
 
-#: The provider may keep a key so long: 24 hours (spec, "Limits"), and an hour for slow requests.
-KEY_KEPT = timedelta(hours=25)
 T = TypeVar("T")
 
 #: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
@@ -278,9 +276,9 @@ def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None
     }
     if not operation.may_have_run:
         fields["sent_to"] = conf.fingerprint(operation.account)
-        # The provider may have kept the key of an attempt that it refused, and forgets it a day after that.
+        # The provider may have kept the key of an attempt that it refused, for a day (spec, "Limits") and a little.
         since = operation.first_sent_at if operation.sent_after is not None else None
-        if since is None or now - since > KEY_KEPT:
+        if since is None or now - since > timedelta(hours=25):
             fields |= {"first_sent_at": now, "sent_after": latest.date if latest is not None else None}
     return fields
 

@@ -149,12 +149,8 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     if row.state_by == StateBy.EVENT:
         order = ordering.against_event(event.created_at, row.state_at)
     else:
-        order = ordering.event_against_answer(
-            event.created_at,
-            row.state_at,
-            row.answer_seconds,
-            goes_back=rows.status_of(row) not in FIRST_STATUSES and getattr(resource, "status", "") in FIRST_STATUSES,
-        )
+        goes_back = getattr(resource, "status", "") in FIRST_STATUSES and rows.status_of(row) not in FIRST_STATUSES
+        order = ordering.event_against_answer(event.created_at, row.state_at, row.answer_seconds, goes_back=goes_back)
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:

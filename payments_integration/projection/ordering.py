@@ -3,8 +3,7 @@
 A row knows the provider's time of its state, and if an event or an answer wrote it. An event's time is exact. An
 answer was read at its ``Date`` (whole seconds, the provider's clock), or up to the request's duration before. An event
 from within that time, give or take a margin, may or may not be in it. An answer without a credible ``Date`` is
-undated, and its ``duration`` is None: no event is clearly older or newer. A Date may also be of another clock than the
-events', minutes off. Where that could matter, a row that an answer wrote is read again.
+undated, and its ``duration`` is None: no event is clearly older or newer.
 """
 
 from __future__ import annotations
