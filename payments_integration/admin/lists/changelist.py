@@ -16,7 +16,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import QUOTE_MAP
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, SuspiciousOperation, ValidationError
 from django.db.models import DateField, DateTimeField, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
@@ -214,10 +214,11 @@ class ListAdmin(_ModelAdmin):
         """Return the row of a page, or None. Raises Http404 for an id that PostgreSQL does not accept."""
         if "\x00" in object_id:
             raise Http404
-        found = super().get_object(request, object_id, from_field)
+        # Django takes an empty ``_to_field`` for a field's name.
+        found = super().get_object(request, object_id, from_field or None)
         # Django does not quote its link beside a field of raw_id_fields: "pay_22…" arrives as 'pay"…'.
         raw = object_id.translate(_READ_AS_QUOTED)
-        return super().get_object(request, raw, from_field) if found is None and raw != object_id else found
+        return super().get_object(request, raw, from_field or None) if found is None and raw != object_id else found
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeysetChangeList
@@ -246,16 +247,26 @@ class ListAdmin(_ModelAdmin):
         return [found for found in read if found is not None]
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Allow only the parameters of the filters. Django would allow lookups on hidden fields too."""
+        """Allow only the parameters of the filters and of the dates above the list.
+
+        Django would allow lookups on hidden fields too.
+        """
         # Django decides as well: a filter on a relation does not open the fields behind it.
         known = filters.parameters(self.list_filter, [lookup])
-        return lookup in known and super().lookup_allowed(lookup, value, request)
+        dates = self.date_hierarchy
+        is_date = bool(dates) and (lookup == dates or lookup.startswith(f"{dates}__"))
+        return (lookup in known or is_date) and super().lookup_allowed(lookup, value, request)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
         """Run an action only on rows that were selected one by one, because the user saw only these rows."""
         keys = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        try:
+            for key in keys:
+                self.opts.pk.run_validators(self.opts.pk.to_python(key))
+        except ValidationError as error:
+            raise SuspiciousOperation("a key that no row can have") from error
         # PostgreSQL refuses a NUL character, and Django filters once more by the same keys.
         chosen = queryset.none() if any("\x00" in key for key in keys) else queryset.filter(pk__in=keys)
         return super().response_action(request, chosen, *args, **kwargs)

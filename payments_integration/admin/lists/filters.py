@@ -36,6 +36,8 @@ _ROUNDS = 6
 MAX_IDS = 500
 #: The length of the longest searched field.
 _MAX_TERM = 255
+#: Django's short forms in ``search_fields``.
+_DJANGOS = {"^": "startswith", "=": "exact"}
 _KINDS = ("", *Kind.values, Erasure.OPERATION)
 
 Choices = list[tuple[str, StrOrPromise]]
@@ -192,6 +194,8 @@ def lookup(model: type[Model], name: str, term: str) -> Lookup | None:
     """Return the lookup of ``term`` by one of ``search_fields``; None if no value can match."""
     if not term or len(term) > _MAX_TERM:
         return None
+    if how := _DJANGOS.get(name[:1]):
+        name = f"{name[1:]}__{how}"
     field, _separator, how = name.partition("__")
     if how == "startswith":
         wanted = {name: term}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -25,7 +25,7 @@ from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Tool, may_view
 from payments_integration.contrib.backoffice.admin import export
-from payments_integration.contrib.backoffice.admin.days import FROM, PERIOD, PERIODS, TO, UNTIL, DaysForm
+from payments_integration.contrib.backoffice.admin.days import FROM, LAST_YEAR, PERIOD, PERIODS, TO, UNTIL, DaysForm
 from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.contrib.backoffice.admin.lists import FORMAT
 from payments_integration.contrib.finance.balances import Amounts
@@ -269,7 +269,7 @@ class CashBookPage:
                 (name, f"?{urlencode({**_dates(period), **_kept(period), JOURNAL: name})}") for name in FORMATS
             ],
             "earlier_url": self._address(_earlier(period, by_month), currency),
-            "later_url": self._address(_later(period, by_month), currency),
+            "later_url": self._address(later, currency) if (later := _later(period, by_month)) else "",
             "open_until": _open_until(period),
         }
 
@@ -408,7 +408,10 @@ def _earlier(period: Period, by_month: bool) -> Period:
     return replace(period, since=period.since - (period.until - period.since), until=period.since)
 
 
-def _later(period: Period, by_month: bool) -> Period:
+def _later(period: Period, by_month: bool) -> Period | None:
+    """Return the period after; None if the form would not take it."""
+    if period.until > date(LAST_YEAR + 1, 1, 1) - (period.until - period.since):
+        return None
     if by_month:
         since = month_after(period.since)
         return replace(period, since=since, until=month_after(since))

@@ -25,7 +25,7 @@ from payments_integration.validation.text import StrOrPromise
 FROM, TO, PERIOD = "from", "to", "days"
 #: The query parameter of a balance's page: the time up to which its changes are shown.
 UNTIL = "until"
-_FIRST_YEAR, _LAST_YEAR = 1900, 9990
+_FIRST_YEAR, LAST_YEAR = 1900, 9990
 
 _DAY = timedelta(days=1)
 
@@ -36,7 +36,7 @@ def time_in(given: str) -> datetime | None:
         found = parse_datetime(given)
     except ValueError:
         return None
-    if found is None or timezone.is_naive(found) or not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+    if found is None or timezone.is_naive(found) or not _FIRST_YEAR <= found.year <= LAST_YEAR:
         return None
     return found
 
@@ -166,7 +166,7 @@ class Day(forms.DateField):
 
     def clean(self, value: Any) -> Any:
         found = super().clean(value)
-        if found and not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        if found and not _FIRST_YEAR <= found.year <= LAST_YEAR:
             raise ValidationError(_("There are no rows from that year."))
         return found
 

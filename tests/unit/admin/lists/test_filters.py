@@ -55,6 +55,24 @@ def test_days_are_whole_and_both_ends_are_included(boss: Client) -> None:
     assert found(boss, "from=&to=") == {before, first, last, after}
 
 
+def test_the_dates_above_a_projects_list_filter_it(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_2025, of_2026 = (rows.payment(created_at=at(year, 3, 3)).pk for year in (2025, 2026))
+    address = f"{url('payment', 'changelist')}?created_at__year="
+    assert boss.get(f"{address}2025").status_code == 400
+    monkeypatch.setattr(type(admin.site.get_model_admin(Payment)), "date_hierarchy", "created_at")
+    assert "?created_at__year=2025" in page(boss, url("payment", "changelist"))
+    assert found(boss, "created_at__year=2025") == {of_2025}
+    assert found(boss, "created_at__year=2026&created_at__month=3") == {of_2026}
+    assert boss.get(f"{url('payment', 'changelist')}?succeeded_at__year=2025").status_code == 400
+
+
+def test_a_projects_list_has_djangos_short_search_fields(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(admin.site.get_model_admin(Payment)), "search_fields", ("^id", "=merchant_reference"))
+    wanted = rows.payment(id="pay_wanted", merchant_reference="order-7").pk
+    rows.payment(merchant_reference="order-77")
+    assert found(boss, "q=pay_want") == found(boss, "q=order-7") == {wanted}
+
+
 def test_days_are_in_the_time_zone_of_the_site(boss: Client, settings: Any) -> None:
     settings.TIME_ZONE = "America/Lima"
     late = rows.payment(created_at=at(2025, 3, 5, 2)).pk  # the evening of the 4th in Lima

@@ -237,6 +237,18 @@ def test_every_order_offered_has_an_index() -> None:
         assert set(model_admin.sortable_by or ()) <= {first}, model
 
 
+@pytest.mark.parametrize("key", ["abc", "", "\x00", "9" * 30])
+def test_a_key_that_cannot_be_one_selects_nothing(boss: Client, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setattr(inbox, "replay", lambda *args, **kwargs: pytest.fail("nothing was selected"))
+    rows.MAKERS["statuschange"]()
+    form = {"action": "replay_selected", ACTION_CHECKBOX_NAME: [key]}
+    assert boss.post(url("statuschange", "changelist"), form).status_code in (302, 400)
+
+
+def test_an_empty_name_of_a_field_is_none(boss: Client) -> None:
+    assert "CLP" in page(boss, url("refund", "change", rows.refund(currency="CLP").pk) + "?_to_field=")
+
+
 def test_an_action_is_for_the_rows_that_were_selected(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: list[str] = []
     monkeypatch.setattr(inbox, "replay", lambda item, *args, **kwargs: replayed.append(item.pk))

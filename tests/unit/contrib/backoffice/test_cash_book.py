@@ -243,6 +243,24 @@ def test_before_the_first_day_of_this_month_is_last_month_unless_a_day_was_chose
         assert f'href="?{earlier}"' in page(boss, f"{BOOK}{query}")
 
 
+@pytest.mark.parametrize(
+    ("query", "has_later"),
+    [
+        ("from=9981-01-01&to=9990-12-31", False),
+        ("from=9981-01-01&to=9990-12-30", False),
+        ("from=9990-12-01&to=9990-12-31", False),
+        ("from=9990-11-01&to=9990-11-30", True),
+        ("from=9990-12-30&to=9990-12-30", True),
+    ],
+)
+def test_nothing_is_later_than_the_last_year(boss: Client, query: str, has_later: bool) -> None:
+    html = page(boss, f"{BOOK}?{query}")
+    later = html.partition("← Earlier</a>")[2].partition("</p>")[0]
+    assert ("Later" in later) is has_later
+    if has_later:
+        assert page(boss, BOOK + later.split('href="')[1].split('"')[0].replace("&amp;", "&")).count("pi-wrong") == 0
+
+
 def test_a_long_period_has_a_line_for_each_month(boss: Client) -> None:
     business()
     found = lines(page(boss, f"{BOOK}?from=2025-12-01&to=2026-03-31"), "pi-cash-1")

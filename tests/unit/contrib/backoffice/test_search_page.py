@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -14,7 +15,7 @@ from django.utils.html import strip_tags
 
 from payments_integration.admin.lists import filters
 from payments_integration.contrib.backoffice import index, search as terms
-from payments_integration.models import Payment, deletion_allowed
+from payments_integration.models import Payment, Refund, deletion_allowed
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_search import found
@@ -132,6 +133,16 @@ def test_the_search_shows_only_what_the_user_may_see(
         assert everywhere(client, text) <= {prefix}, text
     assert everywhere(client, f"{prefix}_wanted") == {prefix}
     assert staff("view_event").get(SEARCH).status_code == 403
+
+
+def test_a_projects_list_may_select_every_relation(
+    boss: Client, scene: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for model in (Payment, Refund):
+        monkeypatch.setattr(type(admin.site.get_model_admin(model)), "list_select_related", True)
+    rows.refund(payment_id="pay_later")
+    assert everywhere(boss, "order-77") == {"pay", "ref", "op"}
+    assert "pay_later" in page(boss, f"{SEARCH}?q=pay_later")
 
 
 def test_a_refund_is_not_found_by_the_amount_of_its_payment(boss: Client, db: None) -> None:

@@ -112,8 +112,9 @@ class SearchPage:
         model_admin: Any = self.site.get_model_admin(model)
         lookups: list[filters.Lookup] = model_admin.get_lookups(self.request, text)
         rows = model._default_manager.order_by().defer(*model_admin.list_defer)
-        if model_admin.list_select_related:
-            rows = rows.select_related(*model_admin.list_select_related)
+        if related := model_admin.list_select_related:
+            # True: every relation, as in Django's lists.
+            rows = rows.select_related(*([] if related is True else related))
         exact = [lookup.rows for lookup in lookups if not lookup.is_prefix]
         found: list[Any] = list(rows.filter(reduce(or_, exact, Q(pk__in=ids)))[: filters.MAX_IDS + 1])
         self.is_cut |= len(found) > filters.MAX_IDS
