@@ -80,7 +80,7 @@ class SuggestingPayoutPage(PayoutPage):
 
     def seen(self, pk: str | None) -> Payout | None:
         """Return the payout with this id, if the user may see it."""
-        row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
+        row = self.admin.get_queryset(self.request).filter(pk=pk).first() if pk and "\x00" not in pk else None
         return row if row is not None and self.admin.has_view_permission(self.request, row) else None
 
     def recipient(self, row: Payout) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class SuggestingPayoutPage(PayoutPage):
     @cached_property
     def newest(self) -> list[Payout]:
         """The newest payouts, as far as the user may see them."""
-        rows = Payout.objects.order_by("-created_at", "-pk")
+        rows = self.admin.get_queryset(self.request).order_by("-created_at", "-pk")
         rows = rows.defer("metadata", "extra") if self.sees_recipients else rows.only("method_code", "country")
         return list(rows[:SUGGEST_FROM])
 
@@ -146,8 +146,9 @@ class SuggestingRefundPage(RefundPage):
     def _banks(self) -> list[Known]:
         if not self.admin.sees_personal(self.request) or not may_view(self.admin.admin_site, self.request, Payout):
             return []
-        newest = Payout.objects.only("destination", "country", "erased_at").order_by("-created_at", "-pk")
-        return [bank for bank in known_banks(newest[:SUGGEST_FROM]) if self.payment.country in bank.countries]
+        rows = self.admin.admin_site.get_model_admin(Payout).get_queryset(self.request).order_by("-created_at", "-pk")
+        newest = rows.only("destination", "country", "erased_at")[:SUGGEST_FROM]
+        return [bank for bank in known_banks(newest) if self.payment.country in bank.countries]
 
 
 def _bank_account(destination: Any) -> dict[str, str]:

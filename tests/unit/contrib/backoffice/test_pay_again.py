@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
@@ -318,6 +319,25 @@ def test_recipients_are_suggested_to_users_who_may_see_them(staff: Callable[...,
             html = page(client, where)
             assert "000123" not in html, (codenames, where)
             assert "Ana Pérez" not in html, (codenames, where)
+
+
+def test_only_recipients_of_payouts_that_a_projects_list_shows_are_suggested(
+    boss: Client, service: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limited(self: Any, request: Any) -> Any:
+        return admin.ModelAdmin.get_queryset(self, request).filter(method_code="theirs")
+
+    used = rows.payout(destination=DESTINATION)
+    payment = rows.payment(country=used.country, currency=used.currency, method_family="bank_transfer")
+    refund = reverse("admin:payments_integration_payment_refund", args=[payment.pk])
+    places = (reverse(ADD), f"{reverse(ADD)}?recipient={used.pk}", f"{reverse(ADD)}?again={used.pk}")
+    assert all("000123" in page(boss, where) for where in places)
+    assert boss.get(refund).context["banks"]
+    monkeypatch.setattr(type(admin.site.get_model_admin(Payout)), "get_queryset", limited)
+    for where in places:
+        assert "000123" not in page(boss, where), where
+    assert boss.get(reverse(ADD)).context["methods"] == boss.get(reverse(ADD)).context["banks"] == []
+    assert boss.get(refund).context["banks"] == []
 
 
 def test_few_recipients_are_suggested(boss: Client, service: Services) -> None:

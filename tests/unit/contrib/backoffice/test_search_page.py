@@ -145,6 +145,19 @@ def test_a_projects_list_may_select_every_relation(
     assert "pay_later" in page(boss, f"{SEARCH}?q=pay_later")
 
 
+def test_a_search_finds_only_what_a_projects_list_shows(
+    boss: Client, scene: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limited(self: Any, request: Any) -> Any:
+        return admin.ModelAdmin.get_queryset(self, request).filter(account="second")
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Payment)), "get_queryset", limited)
+    for text in ("nunez", "pay_w", "order-77", "1,234.50"):
+        assert "pay" not in everywhere(boss, text), text
+    Payment.objects.update(account="second")
+    assert "pay" in everywhere(boss, "pay_w")
+
+
 def test_a_refund_is_not_found_by_the_amount_of_its_payment(boss: Client, db: None) -> None:
     paid = rows.payment(amount=123450, payer=PAYER)
     refund = rows.refund(payment=paid, amount=100)

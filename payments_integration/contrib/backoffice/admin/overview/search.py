@@ -111,7 +111,7 @@ class SearchPage:
         """
         model_admin: Any = self.site.get_model_admin(model)
         lookups: list[filters.Lookup] = model_admin.get_lookups(self.request, text)
-        rows = model._default_manager.order_by().defer(*model_admin.list_defer)
+        rows = model_admin.get_queryset(self.request).order_by().defer(*model_admin.list_defer)
         if related := model_admin.list_select_related:
             # True: every relation, as in Django's lists.
             rows = rows.select_related(*([] if related is True else related))
