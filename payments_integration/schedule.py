@@ -45,8 +45,10 @@ def beat_schedule(accounts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the same entries for each of these aliases: ``CELERY_BEAT_SCHEDULE = beat_schedule(ACCOUNTS)``.
 
     Pass every alias: an account that is missing has no scheduled tasks. The name of each entry is its name in
-    BEAT_SCHEDULE, a dot and the alias.
+    BEAT_SCHEDULE, a dot and the alias. Raises TypeError for one alias that is not in a list.
     """
+    if isinstance(accounts, str):
+        raise TypeError(f"beat_schedule() takes a list of aliases: [{accounts!r}].")
     return {
         f"{name}.{account}": {**entry, "kwargs": {"account": account}, "options": {**entry["options"]}}
         for account in accounts

@@ -59,13 +59,16 @@ class SynchronousSignal(Signal):
         """Connect as Django does, but keep the receiver: a function inside ``AppConfig.ready`` has no other owner.
 
         Raises TypeError for an ``async def`` receiver, and for a sender that is no model of this app with a table of
-        its own: a model's name, a proxy, an abstract model, a model of the project.
+        its own: a model's name, a proxy, an abstract model, a model of the project. For ``status_changed``, also for a
+        model without a mirrored status, such as Event.
         """
         refuse_async(receiver)
         meta = getattr(sender, "_meta", None)
         has_table = meta is not None and meta.app_label == _APP_LABEL and not (meta.abstract or meta.proxy)
         if sender is not None and not has_table:
             raise TypeError(f"{sender!r} sends nothing: the sender is a model of this app, such as Payment.")
+        if self is status_changed and sender is not None and not hasattr(sender, "Status"):
+            raise TypeError(f"{sender!r} sends no status_changed: it has no mirrored status, as Payment has.")
         super().connect(receiver, sender, weak, dispatch_uid)
 
     def send(

@@ -43,6 +43,9 @@ class Controls:
         raise NotImplementedError
 
     def _apply(self, action: Callable[[ProjectState], Json], object_id: str | None) -> Json:
+        given: object = object_id
+        if not isinstance(given, str | None):
+            raise TypeError(f"{given!r} is not an id: pass its id")
         with self.lock:
             return copy.deepcopy(action(self.project_of(object_id)))
 

@@ -21,7 +21,7 @@ from django.test.utils import isolate_apps
 from payments_integration import conf, handlers, inbox, signals
 from payments_integration.attention import call_attention
 from payments_integration.checks import check_handlers
-from payments_integration.models import Balance, Event, EventState, Mirror, Payment
+from payments_integration.models import Balance, Event, EventState, Mirror, Payment, StatusChange
 from payments_integration.signals import (
     Reason,
     SynchronousSignal,
@@ -305,6 +305,9 @@ def test_a_sender_that_sends_nothing_is_refused() -> None:
     for sender in ("payments_integration.Payment", ShopPayment, Mirror, User, int):
         with pytest.raises(TypeError, match=rf"^{re.escape(repr(sender))} sends nothing"):
             status_changed.connect(print, sender=sender)
+    for model in (Event, Balance, StatusChange):
+        with pytest.raises(TypeError, match="sends no status_changed"):
+            status_changed.connect(print, sender=model)
 
 
 @pytest.mark.case(108)

@@ -213,6 +213,8 @@ def test_beat_schedule_has_every_task_for_each_account() -> None:
     apart["payments_integration.prune.big"]["options"]["queue"] = "night"
     assert beat_schedule(["big"])["payments_integration.prune.big"]["options"] == {"expires": 86400.0}
     assert "queue" not in BEAT_SCHEDULE["payments_integration.prune"]["options"]
+    with pytest.raises(TypeError, match=r"takes a list of aliases: \['br'\]"):
+        beat_schedule("br")
 
 
 @pytest.mark.parametrize("name", PUBLIC)

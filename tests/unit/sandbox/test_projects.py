@@ -52,6 +52,8 @@ def test_the_engine_finds_the_project_of_an_object(engine: Engine) -> None:
     for object_id in ("pay_none", ""):
         with pytest.raises(SandboxError):
             engine.pay(object_id)
+    with pytest.raises(TypeError, match="pass its id"):
+        engine.pay(payment)  # type: ignore[arg-type]
     assert second.audit() == []
 
 
