@@ -96,11 +96,11 @@ def check_settings(**options: Any) -> Messages:
             "as UTC.",
         )
     for variables in conf.misspelt.values():
-        for name, meant in variables.items():
+        for name, (why, hint) in variables.items():
             yield _error(
                 "E017",
-                f"The environment variable {name} is not read. Did you mean {meant}?",
-                hint="Rename it. If it is yours, silence this check.",
+                f"The environment variable {name} is not read. {why}",
+                hint=f"{hint} If it is yours, silence this check.",
             )
 
 

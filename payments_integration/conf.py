@@ -201,6 +201,19 @@ def _limits(text: str) -> dict[str, int]:
     return {name.strip(): int(limit) for name, _, limit in (pair.partition("=") for pair in text.split(","))}
 
 
+_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on", "y", "t"), True),
+    **dict.fromkeys(("0", "false", "no", "off", "n", "f"), False),
+}
+
+
+def _flag(text: str) -> bool:
+    # environ takes every other word, such as "enabled", for False.
+    if (word := text.lower()) not in _WORDS:
+        raise ValueError
+    return _WORDS[word]
+
+
 _VALID_ACCOUNT = {"BASE_URL": "https://provider.example", "API_KEY": "sk"}
 #: How ``from_env`` reads each option but ACCOUNTS.
 _ENV_CASTS: Mapping[str, Any] = {
@@ -212,11 +225,25 @@ _ENV_CASTS: Mapping[str, Any] = {
     **dict.fromkeys(API_CLASSES, list),
     "API_THROTTLE_RATES": dict,
     "NAMES": dict,
-    **dict.fromkeys(_FLAGS, bool),
+    **dict.fromkeys(_FLAGS, _flag),
+}
+#: How to write a variable that cannot be read.
+_WRITTEN: Mapping[str, str] = {
+    **{name: "a whole number" if kind is int else "a number" for name, (kind, _low, _high) in _NUMBERS.items()},
+    **dict.fromkeys(_FLAGS, "true or false"),
+    "RECEIVER_RETRIES": "10,30,60",
+    "APPROVAL_LIMITS": "CLP=1000000,USD=50000",
+    "API_THROTTLE_RATES": "read=120/minute,write=30/minute",
+    "NAMES": "cl_webpay_card=Webpay",
+    "DISPATCH_SINCE": "2026-01-31T00:00:00Z",
 }
 
-#: By prefix of ``from_env``: the variables that it did not read, and the one that each probably means.
-misspelt: dict[str, dict[str, str]] = {}
+#: By prefix of ``from_env``: the variables that it did not read, each with what it probably means and what to do.
+misspelt: dict[str, dict[str, tuple[str, str]]] = {}
+#: The variables of an account, by their names without the prefix. Projects have other variables named …_NAME.
+_OF_ACCOUNT = r"(\w+?)_(API_KEY|WEBHOOK_SECRETS?|DISPATCH_SINCE|CA_BUNDLE)"
+#: How the provider's keys begin. Projects have keys of other services.
+_KEY_BEGINS = "sk_"
 #: How similar to a known name a misspelt one must be. Projects have other variables with the same prefix.
 _ALIKE = 0.85
 
@@ -313,7 +340,7 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
     with a time zone. PAYMENTS_NAME and PAYMENTS_BR_NAME are what people call an account. Each other option has a
     variable of its name, such as PAYMENTS_PROCESSING. Write lists as a,b and dicts as CLP=1000000,USD=50000. Blanks
     and line breaks around a value are left out, and an empty variable counts as not set. A variable whose name is
-    nearly one of these is an error of the system checks.
+    nearly one of these, or of an account that is not listed, is an error of the system checks.
 
     Args:
         prefix: How the variables' names begin.
@@ -343,7 +370,11 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         try:
             return _stripped(Env.parse_value(text, cast)) if text else None
         except ValueError:
-            raise _wrong_variable(f"The environment variable {prefix + name} cannot be read.") from None
+            # An account's variable begins with its alias.
+            written = next(how for option, how in _WRITTEN.items() if name.endswith(option))
+            raise _wrong_variable(
+                f"The environment variable {prefix + name} cannot be read. Write {written}."
+            ) from None
 
     def check(variable: str, value: dict[str, Any]) -> None:
         for problem in problems(value):
@@ -384,14 +415,34 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         if (value := read(name, cast)) is not None:
             check(prefix + name, {name: value})
             found[name] = value
-    read_variables = {prefix + name for name in known}
-    misspelt[prefix] = {
-        name: prefix + close[0]
-        for name in sorted(Env.ENVIRON)
-        if name.upper().startswith(prefix.upper())
-        and name not in read_variables
-        and (close := difflib.get_close_matches(name[len(prefix) :].upper(), known, n=1, cutoff=_ALIKE))
-    }
+    misspelt[prefix] = _unread(Env.ENVIRON, prefix, known, variables)
+    return found
+
+
+def _unread(
+    environment: Mapping[str, str], prefix: str, known: set[str], accounts: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Return the variables that were probably meant for ``from_env``: why each was not read, and what to do.
+
+    ``accounts`` has the listed aliases, by how their variables begin after the prefix.
+    """
+    found = {}
+    was_read = {prefix + name for name in known}
+    for name, value in sorted(environment.items()):
+        rest = name[len(prefix) :].upper()
+        if not name.upper().startswith(prefix.upper()) or name in was_read:
+            continue
+        if of_account := re.fullmatch(_OF_ACCOUNT, rest):
+            word, key = of_account.groups()
+            if word.lower() == DEFAULT_ACCOUNT:
+                rest = key  # its variables have no alias
+            elif f"{word}_" not in accounts and (key != "API_KEY" or value.strip().startswith(_KEY_BEGINS)):
+                # A similar name would be another account's, which would get this one's secret.
+                listed = ",".join([*accounts.values(), word.lower()])
+                found[name] = f"{prefix}ACCOUNTS does not list {word.lower()}.", f"Write {prefix}ACCOUNTS={listed}."
+                continue
+        if close := difflib.get_close_matches(rest, known, n=1, cutoff=_ALIKE):
+            found[name] = f"Did you mean {prefix}{close[0]}?", "Rename it."
     return found
 
 

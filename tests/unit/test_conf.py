@@ -1132,6 +1132,7 @@ def test_a_misspelt_variable_is_a_check_error(environment: pytest.MonkeyPatch, s
         "PAYMENTS_APPROVAL_LIMIT": "PAYMENTS_APPROVAL_LIMITS",
         "PAYMENTS_BATCHSIZE": "PAYMENTS_BATCH_SIZE",
         "PAYMENTS_BR_WEBHOOK_SECRET": "PAYMENTS_BR_WEBHOOK_SECRETS",
+        "PAYMENTS_DEFAULT_WEBHOOK_SECRETS": "PAYMENTS_WEBHOOK_SECRETS",
         "payments_processing": "PAYMENTS_PROCESSING",
     }
     for name in misspelt:
@@ -1142,6 +1143,71 @@ def test_a_misspelt_variable_is_a_check_error(environment: pytest.MonkeyPatch, s
     assert [error.msg for error in found] == [
         f"The environment variable {name} is not read. Did you mean {meant}?" for name, meant in misspelt.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("API_KEY", "sk_test_br"),
+        ("WEBHOOK_SECRETS", "whsec_br"),
+        ("WEBHOOK_SECRET", "whsec_br"),
+        ("DISPATCH_SINCE", "2026-01-31T00:00:00Z"),
+        ("CA_BUNDLE", "/etc/br.pem"),
+    ],
+)
+def test_a_variable_of_an_account_that_is_not_listed_is_a_check_error(
+    environment: pytest.MonkeyPatch, settings: Any, name: str, value: str
+) -> None:
+    """Under the similar name, PAYMENTS_WEBHOOK_SECRETS, Brazil's secret would be the default account's."""
+    settings.PAYMENTS_INTEGRATION = setting()
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,mx-2")
+    environment.setenv("PAYMENTS_MX_2_API_KEY", "sk_test_mx")
+    environment.setenv("PAYMENTS_MX_2_WEBHOOK_SECRETS", "whsec_mx")
+    environment.setenv(f"PAYMENTS_BR_{name}", value)
+    conf.from_env()
+    (found,) = check_settings()
+    assert found.id == "payments_integration.E017"
+    assert found.msg == f"The environment variable PAYMENTS_BR_{name} is not read. PAYMENTS_ACCOUNTS does not list br."
+    assert str(found.hint).startswith("Write PAYMENTS_ACCOUNTS=default,mx-2,br. ")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [("1 true True YES on y T", True), ("0 false FALSE no Off n f", False), ("si enabled ja 2 ok", None)],
+)
+def test_from_env_reads_flags(environment: pytest.MonkeyPatch, words: str, flag: bool | None) -> None:
+    """A word that it does not know would be False."""
+    for word in words.split():
+        environment.setenv("PAYMENTS_REPORT_DOUBLE_PAYMENTS", word)
+        if flag is None:
+            with pytest.raises(ImproperlyConfigured, match=r"_PAYMENTS cannot be read\. Write true or false\."):
+                conf.from_env()
+        else:
+            assert conf.from_env()["REPORT_DOUBLE_PAYMENTS"] is flag
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "written"),
+    [
+        ("APPROVAL_LIMITS", "CLP:1000", "CLP=1000000,USD=50000"),
+        ("RECEIVER_RETRIES", "a", "10,30,60"),
+        ("API_THROTTLE_RATES", "read", "read=120/minute,write=30/minute"),
+        ("NAMES", "Webpay", "cl_webpay_card=Webpay"),
+        ("BATCH_SIZE", "many", "a whole number"),
+        ("READ_TIMEOUT", "long", "a number"),
+        ("DISPATCH_SINCE", "yesterday", "2026-01-31T00:00:00Z"),
+        ("BR_DISPATCH_SINCE", "yesterday", "2026-01-31T00:00:00Z"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_says_how_to_write_it(
+    environment: pytest.MonkeyPatch, name: str, wrong: str, written: str
+) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv(f"PAYMENTS_{name}", wrong)
+    with pytest.raises(ImproperlyConfigured) as caught:
+        conf.from_env()
+    assert str(caught.value) == f"The environment variable PAYMENTS_{name} cannot be read. Write {written}."
 
 
 @pytest.mark.parametrize("name", ["check", "migrate", "runserver", "payments_health"])
