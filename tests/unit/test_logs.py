@@ -60,6 +60,7 @@ WITHOUT_IDS = {
     "A %s was needed and not drawn, only its text is shown: %s",
     "A claim could not be released (%s); it ends by itself",
     "A notice by %s about %s could not be sent: %s",
+    "No notice to the chat of CHAT_URL: tests stay on this machine, or set ALLOW_NETWORK_IN_TESTS",
     "An observer failed: %r",
     "Retrying a transaction after %s",
     "The handler %s.%s came after the start: processes without its module skip it. Use payment_handlers.py",
