@@ -437,8 +437,9 @@ def _with_same_numbers(model: Any) -> list[str]:
 
 
 def sharing_numbers(model: Any, reference: str) -> list[str]:
-    """Return the labels of other models whose references are numbers, as those of this field, and may be of the same
-    account. ``model`` need not be a Payable yet.
+    """Return the labels of other models whose references are numbers too and may be of the same account.
+
+    ``reference`` names the field of ``model``, which need not be a Payable yet.
     """
     if (field := _number(model, reference)) is None:
         return []

@@ -14,12 +14,15 @@ from decimal import Decimal
 from inspect import iscoroutinefunction as is_async
 from pathlib import Path
 from textwrap import dedent
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 from django import shortcuts
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
 from django.core.management import get_commands, load_command_class
 from django.dispatch import Signal
@@ -262,6 +265,29 @@ def test_an_evening_is_enough_to_read_what_a_webhook_and_a_refund_do() -> None:
     files = [ROOT / "payments_integration" / name for name in re.findall(r"`([\w/]+\.py)`", section)]
     assert len(files) > 15
     assert sum(len(file.read_text().splitlines()) for file in files) < 5000
+
+
+def test_the_query_that_converts_columns_finds_the_apps_tables_only() -> None:
+    """A merchant's own app may be called payments."""
+    [pattern] = re.findall(r"table_name REGEXP '(.*)'", (ROOT / "docs" / "install.md").read_text())
+    own = [model for model in apps.get_models() if model.__module__.startswith("payments_integration.")]
+    tables = {model._meta.db_table for model in own}
+    assert {table for table in tables if not re.search(pattern, table)} == set()
+    assert not re.search(pattern, "payments_order")
+    assert not re.search(pattern, "payments_v_payment")
+
+
+def test_the_pages_can_be_registered_on_another_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = ModuleType("shop.admin")
+    shop.site = site = AdminSite(name="shop")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    monkeypatch.setitem(sys.modules, "shop.admin", shop)
+    page = (ROOT / "docs" / "admin.md").read_text()
+    exec(re.findall(r"```python\n(from django.contrib import admin\nfrom shop.admin .*?)```", page, re.DOTALL)[0], {})
+    ours = {
+        model: type(page) for model, page in admin.site._registry.items() if type(page).__module__.startswith("pay")
+    }
+    assert {model: type(page) for model, page in site._registry.items()} == ours
 
 
 def test_the_docs_are_short() -> None:
