@@ -197,10 +197,10 @@ class ReadOnlyAdmin(ListAdmin):
         return TemplateResponse(request, template, {**common, **context})
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
-        site = display.seen(self.admin_site, request)
+        site, made_at = display.seen(self.admin_site, request), twins.made_at(request)
         for button in self.buttons:
             if button.shown(obj) and self.may_press(button, request, obj):
-                twin = button.twin(obj) if button.twin else None
+                twin = button.twin(obj, twins.window_start(made_at)) if button.twin else None
                 yield Tool(
                     button.label,
                     self.object_url(button.name, obj),
@@ -210,6 +210,7 @@ class ReadOnlyAdmin(ListAdmin):
                     weight=button.weight,
                     twin=twin.pk if twin else "",
                     warning=twins.warning(site, twin) if twin else "",
+                    made_at=made_at if button.twin else None,
                 )
 
     def button_view(self, button: Button) -> ObjectView:
@@ -237,7 +238,8 @@ class ReadOnlyAdmin(ListAdmin):
             current: Any | None = obj
             key = request.POST.get("idempotency_key") or None
             # The service refuses what the row's status does not allow, so a button that is not shown needs no warning.
-            twin = button.twin(obj) if button.twin and button.shown(obj) else None
+            since = twins.window_start(twins.made_at(request))
+            twin = button.twin(obj, since) if button.twin and button.shown(obj) else None
             if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
                 self.message_user(request, twins.warning(site, twin), messages.WARNING)
                 return self.back(request, obj)

@@ -21,13 +21,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
+from payments_integration.admin.shared import twins
 from payments_integration.contrib.backoffice import search as terms
 from payments_integration.contrib.backoffice.admin import balance_changes, totals
 from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
-from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
+from payments_integration.models import Erasure, Event, EventState, Operation, OperationState, Payment, StatusChange
 from payments_integration.runtime import stopping
 from payments_integration.signals import event_received
 from tests import factories
@@ -41,7 +42,7 @@ pytestmark = [
 
 EVENT, PAYMENT = "payments_integration_event", "payments_integration_payment"
 CHANGE, ERASURE = "payments_integration_statuschange", "payments_integration_erasure"
-TERM = "payments_backoffice_searchterm"
+TERM, OPERATION = "payments_backoffice_searchterm", "payments_integration_operation"
 MANY = 6_000
 
 
@@ -49,7 +50,7 @@ MANY = 6_000
 def without_statistics() -> Iterator[None]:
     def say(on: str) -> None:
         with connection.cursor() as cursor:
-            for table in (EVENT, PAYMENT, CHANGE, ERASURE, TERM):
+            for table in (EVENT, PAYMENT, CHANGE, ERASURE, TERM, OPERATION):
                 cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {on})")
                 cursor.execute("DELETE FROM pg_statistic WHERE starelid = %s::regclass", [table])
                 cursor.execute("UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = %s::regclass", [table])
@@ -310,6 +311,33 @@ def test_what_is_known_of_an_object_is_found_by_its_index() -> None:
         several.filter(body__isnull=False),
     ):
         assert "pi_event_object" in rows.explain(), rows.explain()
+
+
+def test_what_was_asked_for_before_is_found_by_an_index() -> None:
+    """Of many operations that are done, and some that are open and old."""
+    now = timezone.now()
+    Operation.objects.bulk_create(
+        Operation(
+            account="default", operation="create_payout" if number % 2 else "create_refund", amount=100,
+            currency="CLP", target_id=f"pay_{number}", idempotency_key=f"key-{number}",
+            state=OperationState.DONE if number < MANY - 10 else OperationState.AWAITING_APPROVAL,
+            created_at=now - timedelta(minutes=number),
+        )
+        for number in range(MANY)
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(f"VACUUM ANALYZE {OPERATION}")
+    since = now - twins.WITHIN
+    with plans_of("SELECT", OPERATION) as plans:
+        same = twins.recent("create_payout", since, account="default", amount=100, currency="CLP")
+        assert len(same) == 8 + 5
+        payment = Payment(pk=f"pay_{MANY - 2}", account="default")
+        assert twins.refund(payment, since)
+    assert len(plans) == 2
+    # Each index that it reads is bounded by the state or the time, and that of the payment by its id.
+    for plan, bounded in zip(plans, ("BitmapOr", "pi_operation_target"), strict=True):
+        assert bounded in plan, plan
+        assert f"Seq Scan on {OPERATION}" not in plan, plan
 
 
 def test_lists_by_day_of_success_and_their_totals_go_through_an_index_in_its_order(admin_client: Client) -> None:

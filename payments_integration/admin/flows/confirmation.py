@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: The parameter for the step, and its values. Only CONFIRM calls the service.
 STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
+#: The parameter of a confirmation page whose button asks for approval.
+ASKS = "asks_for_approval"
 
 #: ``check`` needs these fields. It has run if there are errors of no field.
 _CHECKED = {"account", "currency", "amount", NON_FIELD_ERRORS}
@@ -72,10 +75,17 @@ class SendingPage(ABC):
         # Messages link only to pages that the user may open.
         self.admin = model_admin.seen(request)
         self.request = request
+        #: When the form was shown first. Each page of it carries this time.
+        self.made_at = twins.made_at(request)
+
+    @property
+    def since(self) -> datetime:
+        """The time from which on ``twin`` looks."""
+        return twins.window_start(self.made_at)
 
     @abstractmethod
     def twin(self, subject: Any) -> Operation | None:
-        """Return a recent operation of another page that does the same. A person must confirm that both are meant.
+        """Return an operation since ``since`` of another page that does the same. A person must confirm both.
 
         ``subject``: what is about to be sent, such as the page's form.
         """
@@ -244,6 +254,10 @@ class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
     @abstractmethod
     def confirmation(self, form: Any) -> Confirmation: ...
 
+    @abstractmethod
+    def waits(self, form: Any) -> bool:
+        """Return True if another person must approve it before it is sent."""
+
     def _page(self, form: KeyedForm) -> HttpResponse:
         # Beside other mistakes too, say at once that the amount is too high.
         if form.errors and not _CHECKED & form.errors.keys():
@@ -276,9 +290,16 @@ class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
         sent = Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"])
         if sent.exclude(state=OperationState.CLOSED).exists():
             return True
+        if self.request.POST.get(ASKS) and not self.waits(form):
+            # The limit has gone since the page was made. Its button must not send at once: show what will happen now.
+            return False
         return not self.obstacle() and self.may_send([form])
 
     def _confirm(self, form: KeyedForm) -> HttpResponse:
         found = self.confirmation(form)
-        context = {"form": form, "title": found.title, "confirmation": found, **self.warnings([form])}
+        asks = ASKS if self.waits(form) else ""
+        context = {"form": form, "title": found.title, "confirmation": found, "asks": asks, **self.warnings([form])}
         return self._render("admin/payments_integration/confirm.html", form, context)
+
+    def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:
+        return super()._render(template, form, {**context, "made_at": self.made_at})

@@ -214,6 +214,22 @@ class DestinationForm(KeyedForm):
         return super().field_of(argument, message)
 
 
+def offer_accounts(form: forms.Form) -> None:
+    """Offer the accounts in a form's field ``account``. A single one is not shown, and the form carries it.
+
+    During a deployment, the page may come from a process with other accounts. A form that names one of those shows
+    the choice, and an error if it was sent.
+    """
+    field, choices = cast("forms.ChoiceField", form.fields["account"]), conf.account_choices()
+    field.choices = choices
+    given = (form.data if form.is_bound else form.initial).get("account")
+    if not choices:
+        # The service's error says that there is none.
+        del form.fields["account"]
+    elif len(choices) == 1 and given in (None, "", choices[0][0]):
+        field.widget, field.initial, field.required = forms.HiddenInput(), choices[0][0], False
+
+
 def account_facts(account: str) -> list[Fact]:
     """Return the name of an account; nothing if there is only one."""
     name = display.text(conf.account_name(account))

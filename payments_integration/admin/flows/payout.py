@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib.admin.exceptions import DisallowedModelAdminToField
@@ -33,6 +33,7 @@ from payments_integration.admin.flows.forms import (
     example,
     method_in_full,
     money_input,
+    offer_accounts,
     parse_amount,
     text_input,
 )
@@ -80,11 +81,7 @@ class PayoutForm(DestinationForm):
         self.fields["amount"].help_text = _(
             "For example %(example)s (in CLP, which has no decimals: %(example_without)s)."
         ) % {"example": example(Currency.USD), "example_without": format_amount(1234, Currency.CLP)}
-        aliases = conf.aliases()
-        if len(aliases) > 1:
-            cast("forms.ChoiceField", self.fields["account"]).choices = conf.account_choices()
-        else:
-            del self.fields["account"]
+        offer_accounts(self)
 
     @property
     def account_alias(self) -> str:
@@ -146,7 +143,7 @@ class PayoutPage(ConfirmationPage):
         amount, currency = values["amount"], values["currency"]
         shown = format_money(amount, currency)
         recipient = destination_in_words(form.destination)
-        waits = services.operations.reaches_approval_limit(amount, currency)
+        waits = self.waits(form)
         return Confirmation(
             title=_("Send %(amount)s to %(person)s")
             % {"amount": shown, "person": display.text(form.destination["holder_name"])},
@@ -169,13 +166,15 @@ class PayoutPage(ConfirmationPage):
             balance=self._balance_facts(amount),
         )
 
+    def waits(self, form: PayoutForm) -> bool:
+        return services.operations.reaches_approval_limit(form.cleaned_data["amount"], form.cleaned_data["currency"])
+
     def twin(self, subject: PayoutForm) -> Operation | None:
         amount, currency = subject.cleaned_data["amount"], subject.cleaned_data["currency"]
-        recent = twins.recent("create_payout", account=subject.account_alias, amount=amount, currency=currency)
-        for operation in recent:
+        same = {"account": subject.account_alias, "amount": amount, "currency": currency}
+        for operation in twins.recent("create_payout", self.since, **same):
             # An erasure empties the arguments.
-            destination = operation.arguments.get("destination") or {}
-            if all(destination.get(name) == subject.destination.get(name) for name in ("bank_code", "account_number")):
+            if services.operations.is_same_bank_account(operation.arguments.get("destination"), subject.destination):
                 return operation
         return None
 

@@ -125,7 +125,7 @@ class RefundPage(ConfirmationPage):
         shown, rest = format_money(amount, currency), refundable_rest(self.payment)
         destination = _destination(form)
         card = _("the card that was charged")
-        waits = destination is not None and services.operations.reaches_approval_limit(amount, currency)
+        waits = self.waits(form)
         words = {"amount": shown, "recipient": destination_in_words(destination) if destination else card}
         person = display.text(destination["holder_name"]) if destination else self._payer()
         return Confirmation(
@@ -145,8 +145,12 @@ class RefundPage(ConfirmationPage):
             notes=[*([NEEDS_APPROVAL] if waits else []), *([NEW_ACCOUNT] if destination else [])],
         )
 
+    def waits(self, form: RefundForm) -> bool:
+        reaches_limit = services.operations.reaches_approval_limit
+        return not self.by_card and reaches_limit(form.cleaned_data["amount"], self.payment.currency)
+
     def twin(self, subject: RefundForm) -> Operation | None:
-        return twins.refund(self.payment)
+        return twins.refund(self.payment, self.since)
 
     def warning(self, subject: RefundForm, twin: Operation) -> str:
         return twins.warning(self.admin.admin_site, twin, REFUNDED_JUST_NOW)

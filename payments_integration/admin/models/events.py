@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import ValidationError
@@ -51,7 +50,7 @@ def _time_of(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if timezone.is_aware(found) is settings.USE_TZ else None
+    return found if timezone.is_aware(found) else None
 
 
 def _replay(item: Any, press: Press) -> None:

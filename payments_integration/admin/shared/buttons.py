@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django import forms
@@ -75,9 +76,10 @@ class Button:
     #: The codename of the permission that it needs. Empty: who may see the row may use it.
     permission: str
     call: Call
-    #: Finds the same call if it was just asked for. A second person is then warned, and nothing is sent until they
-    #: confirm again (see ``twins``). Set it to None if the button sends nothing, or nothing that can be doubled.
-    twin: Callable[[Any], Operation | None] | None
+    #: Finds the same call if it was asked for since a time, or is still open. A second person is then warned, and
+    #: nothing is sent until they confirm again (see ``twins``). Set it to None if the button sends nothing, or nothing
+    #: that can be doubled.
+    twin: Callable[[Any, datetime], Operation | None] | None
     #: The message afterwards. A function receives the row as it is after the call, or None if it no longer exists.
     done: StrOrPromise | Callable[[Any | None], Outcome]
     #: The entry in the row's history; empty if the button changes nothing at the provider.
@@ -122,6 +124,8 @@ class Tool:
     #: The id of an operation that just asked for the same, and the warning about it.
     twin: str = ""
     warning: str = ""
+    #: When the page was made, if there may be such an operation.
+    made_at: datetime | None = None
 
     @property
     def css(self) -> str:

@@ -24,7 +24,11 @@ from payments_integration.outbox.operations.base import (
     register as register,
 )
 from payments_integration.outbox.operations.payments import CancelPayment, CreateDepositReference, CreatePayment
-from payments_integration.outbox.operations.payouts import CancelPayout, CreatePayout
+from payments_integration.outbox.operations.payouts import (
+    CancelPayout,
+    CreatePayout,
+    is_same_bank_account as is_same_bank_account,
+)
 from payments_integration.outbox.operations.refunds import CreateRefund
 from payments_integration.outbox.operations.webhook_endpoints import (
     CreateWebhookEndpoint,

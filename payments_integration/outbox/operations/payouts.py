@@ -99,8 +99,21 @@ def _goes_elsewhere(operation: Operation, item: Any) -> bool:
 
 def _end_of_account(destination: Any) -> str:
     """Return the end of the account number, the part that a provider shows of it in any case."""
-    number = str((destination or {}).get("account_number") or "")
-    return "".join(filter(str.isalnum, number)).casefold()[-4:]
+    return _code(destination, "account_number")[-4:]
+
+
+def is_same_bank_account(one: Any, other: Any) -> bool:
+    """Return True if two destinations are the same bank account, however it is written.
+
+    A bank code that one of them leaves out may be the other's.
+    """
+    numbers, banks = ([_code(each, name) for each in (one, other)] for name in ("account_number", "bank_code"))
+    return numbers[0] == numbers[1] and (not all(banks) or banks[0] == banks[1])
+
+
+def _code(destination: Any, name: str) -> str:
+    """Return a value of a bank account without blanks and punctuation, because people write it in several ways."""
+    return "".join(filter(str.isalnum, str((destination or {}).get(name) or ""))).casefold()
 
 
 class CancelPayout(Cancel):

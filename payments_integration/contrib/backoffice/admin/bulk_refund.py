@@ -99,7 +99,7 @@ class BulkRefundPage(SendingPage):
         return self._results(form, parts)
 
     def twin(self, subject: Part) -> Operation | None:
-        found = twins.refund(subject.payment)
+        found = twins.refund(subject.payment, self.since)
         if found is not None and not found.actor_id and refundable_rest(subject.payment) <= 0:
             # A job refunded all of it. The service refuses this refund, and the other payments are still refunded.
             return None
@@ -251,7 +251,8 @@ class BulkRefundPage(SendingPage):
     def _render(self, template: str, context: dict[str, Any]) -> HttpResponse:
         list_url = self.admin.visible_list_url(self.request)
         crumbs = [(list_url, _("Payments")), ("", context["title"])]
-        return self.admin.render_page(self.request, template, {**context, "list_url": list_url}, crumbs)
+        context = {**context, "list_url": list_url, "made_at": self.made_at}
+        return self.admin.render_page(self.request, template, context, crumbs)
 
 
 def _key(form: ReasonForm, part: Part) -> str:

@@ -89,7 +89,7 @@ class CashBookForm(DaysForm):
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__("", data)
-        if len(conf.aliases()) > 1:
+        if len(conf.aliases()) > 1 or data.get("account"):
             accounts = [("", gettext_lazy("all")), *conf.account_choices()]
             self.fields["account"] = forms.ChoiceField(label=gettext_lazy("Account"), required=False, choices=accounts)
         currencies = [("", gettext_lazy("all")), *((code, code) for code in Currency.values)]

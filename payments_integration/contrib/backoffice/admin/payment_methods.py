@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf, schemas, services
+from payments_integration.admin.flows.forms import offer_accounts
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.typed import TypedForm
@@ -33,10 +34,8 @@ class MethodsForm(TypedForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        aliases = conf.aliases()
-        if len(aliases) > 1:
-            choices = conf.account_choices()
-            self.fields["account"] = forms.ChoiceField(label=_("Account"), choices=choices)
+        self.fields["account"] = forms.ChoiceField(label=_("Account"))
+        offer_accounts(self)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -77,6 +76,7 @@ class PaymentMethodsPage:
         context = {
             "title": title,
             "form": form,
+            "hidden": form.hidden_fields(),
             "listed": found is not None,
             "columns": names,
             "rows": [_cells(method, names) for method in (found or ())[:MAX_ROWS]],

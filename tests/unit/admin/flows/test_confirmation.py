@@ -141,6 +141,21 @@ def test_the_review_says_that_another_person_must_approve(
     assert words not in submit(boss, row, step="review", amount="0.99", **destination).content.decode()
 
 
+def test_the_button_that_asks_for_approval_never_refunds(boss: Client, service: Service, settings: Any) -> None:
+    row = rows.payment(currency="CLP", amount_received=1000, method_family="cash", country="CL")
+    without = settings.PAYMENTS_INTEGRATION
+    settings.PAYMENTS_INTEGRATION = {**without, "APPROVAL_LIMITS": {"CLP": 400}}
+    html = submit(boss, row, step="review", amount="400", **BANK).content.decode()
+    settings.PAYMENTS_INTEGRATION = without
+    shown = submit(boss, row, **{**hidden(html), "step": "confirm"}).content.decode()
+    assert 'value="confirm">Refund CLP\xa0400</button>' in shown
+    assert service.calls == []
+    # The service asks for the approval of what was to be sent at once.
+    settings.PAYMENTS_INTEGRATION = {**without, "APPROVAL_LIMITS": {"CLP": 400}}
+    assert submit(boss, row, **{**hidden(shown), "step": "confirm"}).status_code == 302
+    assert len(service.calls) == 1
+
+
 def test_the_same_form_again_adds_no_second_history_entry(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     row = rows.payment()
     made = rows.refund(payment=row, amount=100)

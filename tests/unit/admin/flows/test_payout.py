@@ -76,6 +76,13 @@ def service(monkeypatch: pytest.MonkeyPatch, db: None) -> Services:
     return stand_in
 
 
+def with_accounts(settings: Any, **accounts: str) -> None:
+    """Replace the accounts. Each has an alias, and the configuration of an account of before."""
+    before = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
+    now = {alias: before[name] for alias, name in accounts.items()}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": now}
+
+
 def submit(client: Client, step: str = "confirm", **fields: Any) -> Any:
     return client.post(reverse(ADD), {**FORM, "step": step, **fields})
 
@@ -255,11 +262,40 @@ def test_every_document_type_is_offered_with_its_countries(boss: Client, service
 
 
 def test_with_one_account_no_account_is_asked_for(boss: Client, service: Services, settings: Any) -> None:
-    accounts = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
-    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"only": accounts["second"]}}
-    assert "account" not in boss.get(reverse(ADD)).context["form"].fields
-    submit(boss, account="default")
-    assert service.calls[0]["account"] == "only"
+    with_accounts(settings, only="second")
+    form = boss.get(reverse(ADD)).context["form"]
+    assert form["account"].is_hidden
+    # The form carries it, and a form without it means it.
+    for account in (form["account"].value(), ""):
+        submit(boss, account=account)
+    assert [call["account"] for call in service.calls] == ["only", "only"]
+
+
+@pytest.mark.parametrize("step", ["review", "confirm"])
+def test_an_account_of_another_process_is_not_replaced(
+    boss: Client, service: Services, settings: Any, step: str
+) -> None:
+    """During a deployment: one process showed the form, and another with other accounts gets it."""
+    form = hidden(submit(boss, "review", account="second").content.decode())
+    with_accounts(settings, default="default")
+    response = boss.post(reverse(ADD), {**form, "step": step})
+    assert list(response.context["form"].errors) == ["account"]
+    # The user sees which account is left.
+    assert not response.context["form"]["account"].is_hidden
+    assert "Select a valid choice." in response.content.decode()
+    assert (service.asked[1:], service.calls) == ([], [])
+
+
+def test_a_single_account_that_was_reviewed_is_not_replaced(boss: Client, service: Services, settings: Any) -> None:
+    both = settings.PAYMENTS_INTEGRATION
+    with_accounts(settings, default="default")
+    account = hidden(page(boss, reverse(ADD)))["account"]
+    form = hidden(submit(boss, "review", account=account).content.decode())
+    settings.PAYMENTS_INTEGRATION = both
+    with_accounts(settings, second="second")
+    response = boss.post(reverse(ADD), {**form, "step": "confirm"})
+    assert list(response.context["form"].errors) == ["account"]
+    assert service.calls == []
 
 
 def test_the_same_form_with_another_account_creates_no_second_payout(boss: Client, service: Services) -> None:
@@ -335,6 +371,19 @@ def test_the_review_says_that_another_person_must_approve(boss: Client, service:
     assert words in html
     assert 'value="confirm">Ask for approval</button>' in html
     assert words not in submit(boss, "review", amount="1499").content.decode()
+
+
+def test_the_button_that_asks_for_approval_never_sends(boss: Client, service: Services, settings: Any) -> None:
+    """During a deployment that removes the limit: another process gets the confirmation."""
+    without = settings.PAYMENTS_INTEGRATION
+    settings.PAYMENTS_INTEGRATION = {**without, "APPROVAL_LIMITS": {"CLP": 1500}}
+    form = hidden(submit(boss, "review").content.decode())
+    settings.PAYMENTS_INTEGRATION = without
+    shown = boss.post(reverse(ADD), {**form, "step": "confirm"}).content.decode()
+    assert 'value="confirm">Send CLP\xa01,500</button>' in shown
+    assert service.calls == []
+    assert boss.post(reverse(ADD), {**hidden(shown), "step": "confirm"}).status_code == 302
+    assert len(service.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ def test_after_an_open_outcome_the_form_is_left(
     boss: Client, service: Service, kind: type[Any], words: list[str]
 ) -> None:
     row = rows.payment()
-    operation = rows.operation(state="unknown", target_id=row.pk)
+    operation = rows.operation(state="unknown", target_id=row.pk, idempotency_key="k-1")
     service.error = kind(operation)
     response = submit(boss, row, amount="1")
     assert response.headers["Location"] == url("payment", "change", row.pk)
@@ -447,7 +447,7 @@ def test_after_an_open_outcome_the_form_is_left(
 
 def test_a_message_links_only_to_what_opens(staff: Callable[..., Client], service: Service) -> None:
     row = rows.payment()
-    operation = rows.operation(state="unknown", target_id=row.pk)
+    operation = rows.operation(state="unknown", target_id=row.pk, idempotency_key="k-1")
     service.error = OutcomeUnknown(operation)
     client = staff("view_payment", "refund_payment")
     submit(client, row, amount="1")

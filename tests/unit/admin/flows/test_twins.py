@@ -19,10 +19,12 @@ from payments_integration.admin.flows.payout import PayoutPage
 from payments_integration.admin.flows.refund import RefundPage
 from payments_integration.admin.shared.buttons import Button
 from payments_integration.contrib.backoffice.admin.bulk_refund import BulkRefundPage
-from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment, Payout, Refund
 from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
+from tests.unit.admin.flows.test_payout import FORM
+from tests.unit.admin.flows.test_payouts_with_provider import ADD, review
 from tests.unit.admin.flows.test_refund import hidden
 from tests.unit.admin.flows.test_refunds_with_provider import form_of, paid
 from tests.unit.contrib.backoffice.test_bulk_refund import BULK, VALUES, outcomes
@@ -57,6 +59,16 @@ def reviewed(client: Client, payment: Payment, amount: str) -> dict[str, str]:
 
 def twins_in(html: str) -> list[str]:
     return re.findall(r'name="twin" value="([^"]+)"', html)
+
+
+def aged(form: dict[str, Any], minutes: int) -> dict[str, Any]:
+    """The form of a page that was made so long ago."""
+    return {**form, "made_at": str(int(form["made_at"]) - 60 * minutes)}
+
+
+def age(minutes: int) -> None:
+    """Let everything have been asked for so long ago."""
+    Operation.objects.update(created_at=timezone.now() - timedelta(minutes=minutes))
 
 
 class TestRefunds:
@@ -205,7 +217,7 @@ class TestCancels:
         """The cancel button's form on the row's page."""
         html = page(client, url(row.kind, "change", row.pk))
         form = html.split(f'action="{url(row.kind, "cancel", row.pk)}"')[1].split("</form>")[0]
-        return dict(re.findall(r'type="hidden" name="(idempotency_key|twin)" value="([^"]*)"', form))
+        return dict(re.findall(r'type="hidden" name="(idempotency_key|twin|made_at)" value="([^"]*)"', form))
 
     def cancelable(self, sandbox: Any, kind: str) -> Payment | Payout:
         sandbox.engine.fund("CLP", 10_000)
@@ -259,6 +271,145 @@ class TestCancels:
         [message] = berta.post(url("payment", "cancel", row.pk), second, follow=True).context["messages"]
         assert message.level_tag == "error"
         assert Operation.objects.filter(operation="cancel_payment").count() == 1
+
+
+class TestAPageThatStaysOpen:
+    """Both open it at 9:00. Ana sends at 9:01, and Berta at 9:17."""
+
+    def test_a_refund(self, ana: Client, berta: Client, payments_sandbox: Any) -> None:
+        payment = paid(payments_sandbox, "cl_webpay_card", 5_000)
+        address = url("payment", "refund", payment.pk)
+        forms = [reviewed(who, payment, "1000") for who in (ana, berta)]
+        ana.post(address, forms[0])
+        age(16)
+        html = berta.post(address, aged(forms[1], 17)).content.decode()
+        assert twins_in(html) == [Operation.objects.get(operation="create_refund").pk]
+        assert len(payments_sandbox.project.refunds) == 1
+        # The page that warns is as old. A person who has read it and means it gets a second refund.
+        again = {**hidden(html), "step": "confirm"}
+        assert again["made_at"] == aged(forms[1], 17)["made_at"]
+        assert berta.post(address, again).status_code == 302
+        assert len(payments_sandbox.project.refunds) == 2
+
+    def test_a_payout(self, ana: Client, berta: Client, payments_sandbox: Any) -> None:
+        payments_sandbox.engine.fund("CLP", 10_000)
+        forms = [review(who, reverse(ADD), {**FORM, "idempotency_key": f"k-{who}"}) for who in (ana, berta)]
+        ana.post(reverse(ADD), forms[0])
+        age(16)
+        assert "twin" in hidden(berta.post(reverse(ADD), aged(forms[1], 17)).content.decode())
+        assert len(payments_sandbox.project.payouts) == 1
+
+    def test_refunds_of_several_payments(
+        self, ana: Client, berta: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        payments_sandbox.engine.fund("CLP", 10_000)
+        first, other = (paid(payments_sandbox, "cl_webpay_card", amount) for amount in (5_000, 3_000))
+        form = aged(TestBulkRefunds().summary(berta, first, other), 17)
+        ana.post(url("payment", "refund", first.pk), reviewed(ana, first, "1000"))
+        age(16)
+        [twin] = twins_in(berta.post(reverse(BULK), form).content.decode())
+        assert len(payments_sandbox.project.refunds) == 1
+        monkeypatch.setattr("payments_integration.contrib.backoffice.admin.bulk_refund.STOP_AFTER", -1.0)
+        html = berta.post(reverse(BULK), {**form, "twin": [twin]}).content.decode()
+        assert "Continue with the others" in html
+        assert hidden(html)["made_at"] == form["made_at"]
+
+    def test_a_button(self, ana: Client, berta: Client, payments_sandbox: Any) -> None:
+        row = TestCancels().cancelable(payments_sandbox, "payment")
+        form = aged(TestCancels().press(berta, row), 17)
+        rows.operation(operation="cancel_payment", target_id=row.pk)
+        age(16)
+        [message] = berta.post(url("payment", "cancel", row.pk), form, follow=True).context["messages"]
+        assert LANGUAGES["en"][1] in str(message)
+        assert Operation.objects.filter(operation="cancel_payment").count() == 1
+
+    @pytest.mark.parametrize("step", ["review", "change"])
+    def test_every_step_keeps_the_time_of_the_first(self, ana: Client, step: str, settings: Any) -> None:
+        settings.USE_THOUSAND_SEPARATOR = True
+        payment = rows.payment()
+        address = url("payment", "refund", payment.pk)
+        form = aged(hidden(page(ana, address)), 60)
+        shown = ana.post(address, {**form, "amount": "", "step": step}).content.decode()
+        assert hidden(shown)["made_at"] == form["made_at"]
+
+    @pytest.mark.parametrize(
+        "given", ["", "x", "-1", "1.5", "\u0661", "\u00b2", "9" * 10, "9" * 11, "9" * 5_000, "\x00"]
+    )
+    def test_without_a_usable_time_it_looks_back_15_minutes(
+        self, ana: Client, payments_sandbox: Any, given: str
+    ) -> None:
+        payment = paid(payments_sandbox, "cl_webpay_card", 5_000)
+        forms = [{**reviewed(ana, payment, "1000"), "made_at": given} for _ in range(2)]
+        services.create_refund(payment, amount=500)
+        age(14)
+        assert ana.post(url("payment", "refund", payment.pk), forms[0]).status_code == 200
+        age(16)
+        assert ana.post(url("payment", "refund", payment.pk), forms[1]).status_code == 302
+
+    def test_a_forged_time_finds_more(self, ana: Client, payments_sandbox: Any) -> None:
+        payment = paid(payments_sandbox, "cl_webpay_card", 5_000)
+        form = {**reviewed(ana, payment, "1000"), "made_at": "0"}
+        services.create_refund(payment, amount=500)
+        age(60 * 24 * 365)
+        assert ana.post(url("payment", "refund", payment.pk), form).status_code == 200
+
+
+class TestWhatMayStillHappen:
+    """It is a twin at any age."""
+
+    states = pytest.mark.parametrize("state", sorted(OPEN_OPERATION_STATES))
+
+    @states
+    def test_a_refund(self, ana: Client, payments_sandbox: Any, state: str) -> None:
+        payment = paid(payments_sandbox, "cl_webpay_card", 5_000)
+        operation = rows.operation(target_id=payment.pk, state=state, amount=100)
+        assert reviewed(ana, payment, "500")["twin"] == operation.pk
+
+    @states
+    def test_a_cancel(self, ana: Client, state: str) -> None:
+        row = rows.payment(status="created")
+        operation = rows.operation(operation="cancel_payment", target_id=row.pk, state=state)
+        assert TestCancels().press(ana, row)["twin"] == operation.pk
+
+    def test_a_payout_that_waits_for_approval(
+        self, ana: Client, berta: Client, payments_sandbox: Any, settings: Any
+    ) -> None:
+        settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 1_000}}
+        payments_sandbox.engine.fund("CLP", 10_000)
+        ana.post(reverse(ADD), review(ana, reverse(ADD), FORM))
+        age(60 * 24)
+        operation = Operation.objects.get(state=OperationState.AWAITING_APPROVAL)
+        assert review(berta, reverse(ADD), {**FORM, "idempotency_key": "k-2"})["twin"] == operation.pk
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ({}, {"account_number": "000-123"}, True),
+        ({"account_number": "cl 000 123"}, {"account_number": "CL000123"}, True),
+        ({"bank_code": ""}, {}, True),
+        ({}, {"bank_code": ""}, True),
+        ({"bank_code": "b-1"}, {"bank_code": "B1"}, True),
+        ({}, {"bank_code": "002"}, False),
+        # The same end of the number.
+        ({}, {"account_number": "100123"}, False),
+        ({}, {"amount": "1501"}, False),
+        ({}, {"merchant_reference": "", "holder_name": "A. Pérez", "account_type": ""}, True),
+    ],
+)
+def test_a_bank_account_is_the_same_however_it_is_written(
+    ana: Client, berta: Client, payments_sandbox: Any, first: dict[str, str], second: dict[str, str], is_same: bool
+) -> None:
+    payments_sandbox.engine.fund("CLP", 10_000)
+    assert ana.post(reverse(ADD), review(ana, reverse(ADD), {**FORM, **first})).status_code == 302
+    assert ("twin" in review(berta, reverse(ADD), {**FORM, **second, "idempotency_key": "k-2"})) is is_same
+
+
+def test_an_erased_payout_is_no_twin(ana: Client, payments_sandbox: Any) -> None:
+    payments_sandbox.engine.fund("CLP", 10_000)
+    ana.post(reverse(ADD), review(ana, reverse(ADD), FORM))
+    Operation.objects.update(arguments={})
+    assert "twin" not in review(ana, reverse(ADD), {**FORM, "idempotency_key": "k-2"})
 
 
 class TestAPageThatForgetsIt:

@@ -196,6 +196,14 @@ def test_it_shows_one_account_or_all_and_names_them(boss: Client, settings: Any)
     assert {line["account"] for line in figures(boss, account="second")} == {"second"}
 
 
+def test_an_account_of_another_process_is_not_replaced_by_all(boss: Client, settings: Any) -> None:
+    balance()
+    accounts = {"default": settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
+    assert 'name="account"' not in page(boss, f"{BOOK}?{JANUARY}")
+    assert "Select a valid choice." in page(boss, f"{BOOK}?{JANUARY}&account=second")
+
+
 def test_it_shows_one_currency(boss: Client) -> None:
     balance()
     balance(currency="CLP")

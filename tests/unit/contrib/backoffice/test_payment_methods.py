@@ -136,6 +136,21 @@ def test_with_several_accounts_one_is_chosen(boss: Client, settings: Any, monkey
     assert sent(boss, account="third").context["form"].errors
 
 
+def test_a_single_account_is_not_shown_and_no_other_is_replaced_by_it(
+    boss: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = {"BASE_URL": "https://api.example", "API_KEY": "sk_test_only"}
+    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"only": account}}
+    asked = listing(monkeypatch)
+    html = page(boss, address())
+    assert '<input type="hidden" name="account" value="only"' in html
+    assert "Account:" not in html
+    assert "account" in sent(boss, account="second").context["form"].errors
+    for given in ("only", ""):
+        sent(boss, account=given)
+    assert asked == [{"account": "only"}] * 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_payment_methods_of_the_sandbox_are_listed(payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
