@@ -80,6 +80,7 @@ def check_settings(**options: Any) -> Messages:
         yield _warning("W001", f"{conf.NAME} has no account.", hint="manage.py payments_quickstart shows what to add.")
     elif not problems:
         yield from _without_effect(raw)
+        yield from _shared_secrets(raw["ACCOUNTS"])
         if raw.get("PROCESSING") == "celery":
             yield from _about_celery(raw["ACCOUNTS"])
     if not apps.is_installed("rest_framework"):
@@ -102,6 +103,19 @@ def check_settings(**options: Any) -> Messages:
                 f"The environment variable {name} is not read. {why}",
                 hint=f"{hint} If it is yours, silence this check.",
             )
+
+
+def _shared_secrets(accounts: Mapping[str, Any]) -> Messages:
+    owners: dict[str, str] = {}
+    for alias, entry in accounts.items():
+        for secret in entry.get("WEBHOOK_SECRETS", ()):
+            if (owner := owners.setdefault(secret, alias)) != alias:
+                yield _warning(
+                    "W034",
+                    f"{alias} and {owner} have a webhook secret in common: at the URL of one account, deliveries of "
+                    "the other are taken for its own.",
+                    hint="Each endpoint has its own secret: give each account only those of its endpoints.",
+                )
 
 
 def _about_celery(accounts: Collection[str]) -> Messages:

@@ -610,7 +610,6 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         yield Problem("E003", f"{where} must be a dict.", "Write {'default': {'BASE_URL': …, 'API_KEY': …}}.")
         return
     seen: dict[tuple[str, str], str] = {}
-    signed: dict[str, str] = {}
     spelled: dict[str, str] = {}
     named: dict[str, str] = {}
     for alias, entry in accounts.items():
@@ -644,15 +643,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             if other != alias:
                 yield Problem("E005", f"{here} has the same key as {other!r}.", "One account per provider project.")
         secrets = entry.get("WEBHOOK_SECRETS", [])
-        secret_problems = list(_secret_problems("E005", f'{here}["WEBHOOK_SECRETS"]', secrets))
-        yield from secret_problems
-        for secret in () if secret_problems else secrets:
-            if (other := signed.setdefault(secret, alias)) != alias:
-                yield Problem(
-                    "E005",
-                    f'{here}["WEBHOOK_SECRETS"] has a secret of {other!r}.',
-                    "Each endpoint has its own: the deliveries of one account would pass for the other's.",
-                )
+        yield from _secret_problems("E005", f'{here}["WEBHOOK_SECRETS"]', secrets)
         since = entry.get("DISPATCH_SINCE")
         if since is not None and not (isinstance(since, datetime) and since.utcoffset() is not None):
             yield Problem(

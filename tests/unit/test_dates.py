@@ -18,7 +18,7 @@ PACKAGE = Path(payments_integration.__file__).parent
 #: They convert to the user's time zone: filters and tags of templates, and lookups of a query.
 IN_TEMPLATES = re.compile(r"(?<!\|utc)\|(?:date|time|localtime)\b|{%\s*(?:now|get_current_timezone|localtime)\b")
 IN_QUERIES = re.compile(
-    r"\w__(?:date|time|day|week|week_day|month|quarter|year|hour)\b|\bdate_hierarchy\b|\.datetimes\("
+    r"\w__(?:date|time|day|week|week_day|month|quarter|year|hour)\b|\bdate_hierarchy\s*=|\.datetimes\("
 )
 
 

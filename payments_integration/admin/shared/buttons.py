@@ -124,8 +124,8 @@ class Tool:
     #: The id of an operation that just asked for the same, and the warning about it.
     twin: str = ""
     warning: str = ""
-    #: When the page was made, if there may be such an operation.
-    made_at: datetime | None = None
+    #: When the page was made (``twins.made_at``), if there may be such an operation.
+    made_at: int | None = None
 
     @property
     def css(self) -> str:

@@ -33,20 +33,20 @@ SAME = gettext_lazy("It was asked for at {}: {}. Confirm only if it is to be ask
 Twin = Callable[[Any, datetime], Operation | None]
 
 
-def made_at(request: HttpRequest) -> datetime:
+def made_at(request: HttpRequest) -> int:
     """Return when the posted page was made, as its form says; now if it does not, or for a new page."""
     given = request.POST.get(MADE_AT, "")
     is_time = given.isascii() and given.isdigit() and len(given) <= len("9999999999")
-    return datetime.fromtimestamp(int(given), UTC) if is_time else timezone.now()
+    return int(given) if is_time else int(timezone.now().timestamp())
 
 
-def window_start(made: datetime) -> datetime:
+def window_start(made: int) -> datetime:
     """Return the time from which on a page that was made then looks for twins.
 
     A person may leave it open for hours, and it shows nothing that was asked for meanwhile. A forged time finds more
     twins, never fewer.
     """
-    return min(made, timezone.now() - WITHIN)
+    return min(datetime.fromtimestamp(made, UTC), timezone.now() - WITHIN)
 
 
 def recent(call: str, since: datetime, **conditions: Any) -> QuerySet[Operation]:

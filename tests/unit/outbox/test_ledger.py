@@ -360,8 +360,7 @@ def test_the_key_of_an_operation_that_was_sent_under_a_newer_api_key_is_recognis
     with dispatching():
         services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
     accounts = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
-    newer = {**accounts["default"], "API_KEY": "sk_test_new", "WEBHOOK_SECRETS": []}
-    accounts = {"default": newer, "second": accounts["default"]}
+    accounts = {"default": {**accounts["default"], "API_KEY": "sk_test_new"}, "second": accounts["default"]}
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
     services.resume_operations()
     with pytest.raises(IdempotencyMismatch):

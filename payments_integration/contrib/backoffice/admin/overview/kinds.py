@@ -52,7 +52,7 @@ _MOVED_BY: dict[type[Model], tuple[MovementKind, ...]] = {
 
 
 def seen_movements(sees: Callable[[type[Model]], bool]) -> frozenset[str]:
-    """Return the kinds of the movements that a user may see: all of them, or those of rows that the user may see."""
+    """Return the kinds of the movements that a user may see: all, or the kinds of rows that the user may see."""
     if sees(Movement):
         return frozenset(MovementKind)
     return frozenset(kind for model, moved in _MOVED_BY.items() if sees(model) for kind in moved)

@@ -212,7 +212,7 @@ class TodoRows(AccountPage):
         return self._page.personal(name) if name else ""
 
     def _hides_payment(self, thing: Thing) -> bool:
-        """Return True if the payer and the reference are those of a payment that the user may not see."""
+        """Return True if the payer and the reference belong to a payment that the user may not see."""
         is_operation = thing.kind in _OF_OPERATIONS and thing.found.about.startswith(ID_PREFIXES[Payment.kind])
         return (thing.kind == Kind.REFUND or is_operation) and not self.sees(Payment)
 
