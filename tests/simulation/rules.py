@@ -26,8 +26,7 @@ _SEND_AND_RECORD = """\
                     operation.save(force_insert=True)
 """
 _DISPATCH = """\
-        with restored_language():
-            repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
+        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
 """
 _MARK_AND_DISPATCH = """\
         from django.db import transaction
@@ -36,7 +35,7 @@ _MARK_AND_DISPATCH = """\
             mark([item], lock, cursor, have_changes=bool(changes))
         try:
             with transaction.atomic(using=page.using):
-                send(item, changes, instance, is_stale=is_stale)
+                send(item, changes, instance, connections[page.using], is_stale=is_stale)
         except Exception as error:
             raise ReceiverFailed(str(item.pk)) from error
 """
