@@ -385,7 +385,9 @@ def check_handlers(**options: Any) -> Messages:
     for handler, model, names in handlers.registered:
         where = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
         known = EVENT_TYPES if model is None else getattr(getattr(model, "Status", None), "values", ())
-        unknown = [name for name in names if not any(fnmatchcase(value, name) for value in known)]
+        # Only a type may be a pattern.
+        types = known if model is None else ()
+        unknown = [name for name in names if name not in known and not any(fnmatchcase(each, name) for each in types)]
         if unknown:
             what = "an event type of the provider" if model is None else f"a status of {model.__name__}"
             yield _warning(

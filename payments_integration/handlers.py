@@ -221,14 +221,11 @@ def _module(handler: Any) -> str:
 
 def follow_payments() -> bool:
     """Return True if a handler of the project, or a receiver of a signal, is called when a payment succeeds."""
-    wanted: dict[type[Any] | None, str] = {None: "payment.succeeded", Payment: "succeeded"}
-    if any(
-        model in wanted
-        and (not names or any(fnmatchcase(wanted[model], name) for name in names))
-        and not _module(handler).startswith(_PACKAGE)
-        for handler, model, names in registered
-    ):
-        return True
+    for handler, model, names in registered:
+        by_type = any(fnmatchcase("payment.succeeded", name) for name in names)
+        is_wanted = not names or (by_type if model is None else "succeeded" in names)
+        if model in (None, Payment) and is_wanted and not _module(handler).startswith(_PACKAGE):
+            return True
     live = (signal._live_receivers(Payment) for signal in (event_received, status_changed))
     receivers = (receiver for pair in live for some in pair for receiver in some)
     # A handler's own receiver is of this module.
