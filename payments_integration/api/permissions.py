@@ -17,6 +17,7 @@ from rest_framework.request import Request
 
 from payments_integration import conf, permissions
 from payments_integration.api.errors import refused
+from payments_integration.api.schema import Route
 
 
 class _ByPermission(BasePermission):
@@ -56,15 +57,23 @@ class StaffAndCustomers(_ByPermission):
             return False
         if _is_staff(user):
             return self._staff_may(user, view)
-        if view.route is None or not view.route.customers:
-            return view.route is None
-        if request.method not in SAFE_METHODS:
-            _check_reference(request)
-        return True
+        return view.route is None or bool(view.route.customers)
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
         """Refuse changes to the rows of other users. A project's API_QUERYSET may show such rows."""
         return request.method in SAFE_METHODS or _is_staff(request.user) or bool(getattr(obj, "is_own", False))
+
+
+def check_change(request: Request, route: Route) -> None:
+    """Raise PermissionDenied or Problem (403) if the caller may not make this change, whichever class let them in.
+
+    The services check the permissions of staff only.
+    """
+    if _is_staff(request.user) or permissions.may(request.user, route.permission):
+        return
+    if not route.customers:
+        permissions.require(request.user, route.permission)
+    _check_reference(request)
 
 
 def _check_reference(request: Request) -> None:
@@ -78,8 +87,9 @@ def _check_reference(request: Request) -> None:
     if reference is None:
         return
     path = conf.current().API_REFERENCE_CHECK
-    # Require True itself. Other results are truthy too, such as a coroutine.
-    if not path or not isinstance(reference, str) or import_string(path)(request.user, reference) is not True:
+    # PostgreSQL refuses a NUL character. Require True itself. Other results are truthy too, such as a coroutine.
+    is_text = isinstance(reference, str) and "\x00" not in reference
+    if not path or not is_text or import_string(path)(request.user, reference) is not True:
         words = _("You may not use this merchant reference.")
         hint = "the option API_REFERENCE_CHECK says who may use which"
         raise refused(words, "merchant_reference", hint=hint)

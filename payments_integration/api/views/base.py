@@ -37,6 +37,7 @@ from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 from payments_integration import conf, permissions, schemas
 from payments_integration.api import accounts, errors, querysets
 from payments_integration.api.lists import KeysetPages, SinglePage
+from payments_integration.api.permissions import check_change
 from payments_integration.api.schema import Route, RouteSchema
 from payments_integration.db.transactions import outside_transactions
 from payments_integration.runtime.logs import get_logger
@@ -204,6 +205,8 @@ class ApiView(GenericAPIView[Any]):
             # the check of the CSRF token. A refund with an empty body would refund everything.
             if size and request.data is not None and not self.body_is_read:
                 raise errors.broke_off()
+            if request.method not in SAFE_METHODS:
+                check_change(request, self.route)
             self._check_query(self.query_parameters() if request.method in SAFE_METHODS else [])
 
     def _size_of_body(self, request: Request) -> int:
