@@ -28,7 +28,10 @@ def api_not_installed(request: HttpRequest) -> JsonResponse:
         "message": _("The REST API is not installed on this server: %(command)s") % {"command": EXTRA},
         "request_id": request_id,
     }
-    return JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
+    response: Any = JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
+    # Django logs such a status as an error, and may mail it to the admins: anybody can ask.
+    response._has_been_logged = True
+    return response
 
 
 def _webhook() -> Any:

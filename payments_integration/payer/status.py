@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Case, IntegerField, Value, When
+from django.db.models import Case, F, IntegerField, Q, Value, When
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.enums import ENDED_PAYMENT_STATUSES, PAID_PAYMENT_STATUSES, PaymentStatus as Status
@@ -17,6 +17,8 @@ from payments_integration.validation.text import StrOrPromise
 
 #: Only payments with these statuses show the payer how to pay. The others are over, or their money is on its way.
 PAYABLE = frozenset({Status.CREATED, Status.REQUIRES_ACTION, Status.PARTIALLY_PAID})
+#: Some of the money is here, or it is on its way.
+_COMING = (Status.PARTIALLY_PAID, Status.ON_HOLD, Status.PROCESSING)
 
 _WAITING = gettext_lazy("Waiting for your payment")
 HEADLINES: dict[str, StrOrPromise] = {
@@ -69,16 +71,23 @@ class ShownStatus:
 def find_payment(subject: Subject) -> Payment | None:
     """Return the payment that a page is about, or None if the mirror has none.
 
-    If a reference has several payments, return the paid one, or else the newest. Transfers to a deposit reference do
-    not count: their reference names a payer, and may equal an order's number by chance.
+    If a reference has several payments, return one whose money is here to stay, or else is on its way, or else went
+    back, or else the newest. Transfers to a deposit reference do not count: their reference names a payer, and may
+    equal an order's number by chance.
     """
     rows = Payment.objects.filter(account=subject.account)
     if subject.payment_id:
         return rows.filter(pk=subject.payment_id).first()
     if not subject.merchant_reference:
         return None
+    is_paid = Q(status__in=PAID_PAYMENT_STATUSES)
+    is_back = Q(refunded_amount__gt=0, refunded_amount__gte=F("amount_received"))
     paid_first = Case(
-        When(status__in=PAID_PAYMENT_STATUSES, then=Value(0)), default=Value(1), output_field=IntegerField()
+        When(is_paid & ~is_back, then=Value(0)),
+        When(status__in=_COMING, then=Value(1)),
+        When(is_paid, then=Value(2)),
+        default=Value(3),
+        output_field=IntegerField(),
     )
     attempts = rows.filter(merchant_reference=subject.merchant_reference).exclude(DEPOSITS)
     return attempts.order_by(paid_first, "-created_at", "-pk").first()

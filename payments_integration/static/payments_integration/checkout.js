@@ -242,7 +242,7 @@ window.PaymentsCheckout ||= (() => {
         };
 
         const waits = () => WAITS[page.dataset.paymentsFollow] || WAITS.later;
-        asking(window.location.pathname, "text/html", waits, show);
+        asking(window.location.pathname + window.location.search, "text/html", waits, show);
     }
 
     /* ---- Start ---- */

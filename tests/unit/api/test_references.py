@@ -6,19 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
+from rest_framework.permissions import BasePermission
 
+from payments_integration import services
 from payments_integration.models import Operation, Payment
 from payments_integration.payer.links import Subject
 from payments_integration.payer.status import find_payment
 from payments_integration.testing import ProviderSandbox
-from tests.unit.api.conftest import CUSTOMERS, Caller, error
+from tests.unit.api.conftest import CUSTOMERS, DESTINATION, Caller, error
 
 pytestmark = [pytest.mark.case(98), pytest.mark.django_db(transaction=True)]
 
 PAYMENT = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
 DEPOSIT = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit"}
+PAYOUT = {**PAYMENT, "method_code": "cl_bank_transfer", "destination": DESTINATION}
 CREATED = [("payments/", PAYMENT), ("deposit-references/", DEPOSIT)]
 VICTIM = {"merchant_reference": "order-1"}
+
+
+class Anybody(BasePermission):
+    """A class of the project's own."""
+
+
+ANYBODY = "tests.unit.api.test_references.Anybody"
 
 
 def only_own(user: Any, reference: str) -> bool:
@@ -64,8 +75,36 @@ def test_the_project_decides_which_references_a_customer_may_name(
     with_check(settings, "tests.unit.api.test_references.only_own")
     assert is_refused(customer.post(path, {**body, **VICTIM}))
     assert is_refused(customer.post(path, {**body, "merchant_reference": ["order-of-customer"]}))
+    assert is_refused(customer.post(path, {**body, "merchant_reference": "order-of-customer\x00"}))
     own = customer.post(path, {**body, "merchant_reference": "order-of-customer"})
     assert (own.status_code, own.json()["merchant_reference"]) == (201, "order-of-customer")
+
+
+@pytest.mark.parametrize("permission", ["rest_framework.permissions.IsAuthenticated", ANYBODY])
+def test_a_class_that_lets_everybody_in_lets_customers_do_no_more(
+    provider: ProviderSandbox, settings: Any, customer: Caller, permission: str
+) -> None:
+    """The services check the permissions of staff only."""
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [permission]}
+    made = customer.post("payments/", PAYMENT).json()["id"]
+    provider.engine.pay(made)
+    services.refresh(Payment.objects.get())
+    answers = [
+        customer.post("payouts/", PAYOUT, key="key-2"),
+        customer.post(f"payments/{made}/refunds/", {"amount": 100}, key="key-3"),
+        customer.post("deposit-references/", {**DEPOSIT, **VICTIM}, key="key-4"),
+    ]
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert Operation.objects.count() == 1
+
+
+def test_a_callers_own_permission_counts_as_that_of_staff(
+    provider: ProviderSandbox, settings: Any, customer: Caller
+) -> None:
+    """A program's user is no staff. A class of the project's own lets it in."""
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [ANYBODY]}
+    customer.user.user_permissions.add(Permission.objects.get(codename="add_depositreference"))
+    assert customer.post("deposit-references/", {**DEPOSIT, **VICTIM}).status_code == 201
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")

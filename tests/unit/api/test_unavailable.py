@@ -40,6 +40,13 @@ def test_every_path_and_method_is_answered_501_and_names_the_extra(client: Clien
     assert error["request_id"] == response["Request-Id"]
 
 
+@pytest.mark.usefixtures("_not_installed")
+def test_such_an_answer_is_no_error_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Django would mail one to the admins for each request of anybody."""
+    client.get("/payments/api/payments/")
+    assert not caplog.records
+
+
 @pytest.mark.django_db
 @pytest.mark.usefixtures("_not_installed")
 def test_webhook_and_checkout_urls_still_work(client: Client) -> None:

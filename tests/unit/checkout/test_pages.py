@@ -132,6 +132,25 @@ def test_of_several_attempts_the_page_shows_the_paid_or_the_newest_one(client: C
     assert data(client, subject)["status"] == "overpaid"
 
 
+@pytest.mark.parametrize("late", ["on_hold", "processing", "partially_paid"])
+def test_money_on_its_way_goes_before_a_newer_attempt_that_failed(client: Client, late: str) -> None:
+    at, subject = timezone.now(), Subject("default", merchant_reference="order-1")
+    rows.payment(id="pay_first", status=late, amount_received=4_000, created_at=at - timedelta(hours=2))
+    rows.payment(id="pay_second", status="failed", created_at=at - timedelta(hours=1))
+    assert data(client, subject)["status"] == late
+
+
+def test_an_order_whose_second_payment_went_back_is_paid(client: Client) -> None:
+    at, subject = timezone.now(), Subject("default", merchant_reference="order-1")
+    paid = {"status": "succeeded", "amount_received": 10_000}
+    rows.payment(id="pay_first", **paid, created_at=at - timedelta(hours=2))
+    rows.payment(id="pay_second", **paid, refunded_amount=10_000, created_at=at - timedelta(hours=1))
+    rows.payment(id="pay_third", status="failed", created_at=at)
+    assert data(client, subject)["headline"] == "Paid"
+    Payment.objects.filter(pk="pay_first").update(merchant_reference="order-2")
+    assert data(client, subject)["headline"] == "Refunded"
+
+
 def test_references_are_compared_exactly(client: Client) -> None:
     for other in ("ORDER-1", "order-1 ", "order-11", "órder-1", "order_1"):
         rows.payment(merchant_reference=other, status="succeeded", amount_received=10_000)
