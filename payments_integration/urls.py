@@ -28,9 +28,9 @@ def api_not_installed(request: HttpRequest) -> JsonResponse:
         "message": _("The REST API is not installed on this server: %(command)s") % {"command": EXTRA},
         "request_id": request_id,
     }
-    response: Any = JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
+    response = JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
     # Django logs such a status as an error, and may mail it to the admins: anybody can ask.
-    response._has_been_logged = True
+    response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 

@@ -39,6 +39,7 @@ def views(order: OrderModel) -> str:
         "payment_views.py-tpl",
         order.model,
         owner=order.owner,
+        customer=order.customer,
         reference=order.reference,
         methods=_methods(order),
         atomic=atomic_databases(),

@@ -68,6 +68,11 @@ class OrderModel:
         return not self.owner or any("session" in name.lower() for name in settings.MIDDLEWARE)
 
     @property
+    def customer(self) -> str:
+        """The field with the user who placed the order if it is empty for guests; empty if there is none."""
+        return "" if self.owner else _owner(self.model, is_null=True)
+
+    @property
     def options(self) -> list[str]:
         """The lines that the class needs and does not have yet."""
         wanted = {
@@ -201,12 +206,14 @@ def _reference(model: type[models.Model]) -> str:
     raise CommandError(f"The key of {model._meta.label} is no integer, UUID or text: docs/orders.md says what to do.")
 
 
-def _owner(model: type[models.Model]) -> str:
+def _owner(model: type[models.Model], *, is_null: bool = False) -> str:
     user = settings.AUTH_USER_MODEL.lower()  # there may be no such model
     owners = [
         each.name
         for each in model._meta.concrete_fields
-        if isinstance(each, models.ForeignKey) and not each.null and each.related_model._meta.label_lower == user
+        if isinstance(each, models.ForeignKey)
+        and each.null is is_null
+        and each.related_model._meta.label_lower == user
     ]
     return owners[0] if len(owners) == 1 else ""
 

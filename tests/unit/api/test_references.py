@@ -103,6 +103,7 @@ def test_a_callers_own_permission_counts_as_that_of_staff(
 ) -> None:
     """A program's user is no staff. A class of the project's own lets it in."""
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [ANYBODY]}
+    assert customer.user is not None
     customer.user.user_permissions.add(Permission.objects.get(codename="add_depositreference"))
     assert customer.post("deposit-references/", {**DEPOSIT, **VICTIM}).status_code == 201
 

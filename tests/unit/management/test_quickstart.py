@@ -19,6 +19,7 @@ from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.management import CommandError, call_command
 from django.db import models
+from django.http import Http404
 from django.test import Client, RequestFactory
 from django.test.utils import isolate_apps
 
@@ -632,6 +633,27 @@ def test_a_project_without_users_gets_a_view_for_anyone(settings: Any) -> None:
     order = order_model.read(Sale, amount=None, currency=None)
     assert "login_required" not in order_files.views(order)
     assert "user" not in order_files.tests(order)
+
+
+@isolate_apps("tests.factories.receivers")
+def test_the_view_of_orders_of_customers_and_guests_refuses_another_customers_order() -> None:
+    class Basket(models.Model):  # noqa: DJ008
+        customer = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+
+        class Meta:
+            app_label = "receivers"
+
+    view = order_files.views(order_model.OrderModel(Basket, "id", "", "", "USD", ""))
+    names: dict[str, Any] = {}
+    source = view.replace("from tests.unit.management.test_quickstart import Basket\n", "Basket = None\n")
+    exec(compile(source, "payment_views.py", "exec"), names)
+    ana, berta = User(pk=1), User(pk=2)
+    names["get_object_or_404"] = lambda model, pk: mock.Mock(customer=ana, payments_price=lambda: None)
+    request = RequestFactory().post("/pay/1/")
+    for user, refused in ((berta, True), (AnonymousUser(), True), (ana, False)):
+        request.user = user
+        with pytest.raises(Http404) if refused else nullcontext():
+            assert names["pay"](request, pk=1).status_code == 409
 
 
 def test_the_command_that_writes_has_the_options_of_the_one_that_showed(project: Project, registry: None) -> None:
