@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from django.db.models import Case, F, IntegerField, Q, Value, When
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration.enums import ENDED_PAYMENT_STATUSES, PAID_PAYMENT_STATUSES, PaymentStatus as Status
-from payments_integration.models import Payment
+from payments_integration.enums import (
+    ENDED_PAYMENT_STATUSES,
+    PAID_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    PaymentStatus as Status,
+)
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, Payment
 from payments_integration.money import format_for_payer
 from payments_integration.payable.queries import DEPOSITS
 from payments_integration.payer.links import Subject
@@ -72,8 +77,9 @@ def find_payment(subject: Subject) -> Payment | None:
     """Return the payment that a page is about, or None if the mirror has none.
 
     If a reference has several payments, return one whose money is here to stay, or else is on its way, or else went
-    back, or else the newest. Transfers to a deposit reference do not count: their reference names a payer, and may
-    equal an order's number by chance.
+    back, or else the newest. While a newer attempt may have a payment that is not mirrored yet, none that came to
+    nothing. Transfers to a deposit reference do not count: their reference names a payer, and may equal an order's
+    number by chance.
     """
     rows = Payment.objects.filter(account=subject.account)
     if subject.payment_id:
@@ -90,7 +96,13 @@ def find_payment(subject: Subject) -> Payment | None:
         output_field=IntegerField(),
     )
     attempts = rows.filter(merchant_reference=subject.merchant_reference).exclude(DEPOSITS)
-    return attempts.order_by(paid_first, "-created_at", "-pk").first()
+    found = attempts.order_by(paid_first, "-created_at", "-pk").first()
+    if found is not None and found.status in VAIN_PAYMENT_STATUSES:
+        newer = Operation.objects.filter(account=subject.account, merchant_reference=subject.merchant_reference)
+        newer = newer.filter(operation="create_payment", created_at__gt=found.created_at)
+        if newer.filter(state__in=OPEN_OPERATION_STATES).exists():
+            return None
+    return found
 
 
 def shown_status(payment: Payment | None) -> ShownStatus:

@@ -18,7 +18,7 @@ from payments_integration.checkout import status_url
 from payments_integration.models import Payment
 from payments_integration.payer import links
 from payments_integration.payer.links import Subject
-from tests.factories import checkout as rows
+from tests.factories import checkout as rows, rows as stored
 from tests.fake_provider import Fake
 from tests.unit.checkout.conftest import Page, check_is_harmless
 
@@ -149,6 +149,21 @@ def test_an_order_whose_second_payment_went_back_is_paid(client: Client) -> None
     assert data(client, subject)["headline"] == "Paid"
     Payment.objects.filter(pk="pay_first").update(merchant_reference="order-2")
     assert data(client, subject)["headline"] == "Refunded"
+
+
+@pytest.mark.parametrize(("state", "is_looked_for"), [("unknown", True), ("due", True), ("rejected", False)])
+def test_a_newer_attempt_of_unknown_outcome_hides_the_one_that_failed(
+    client: Client, state: str, is_looked_for: bool
+) -> None:
+    """The payer may have a payment that is not mirrored yet: the page offers no other."""
+    at, subject = timezone.now(), Subject("default", merchant_reference="order-1")
+    rows.payment(id="pay_first", status="failed", created_at=at - timedelta(hours=1))
+    asked = {"operation": "create_payment", "merchant_reference": "order-1"}
+    stored.operation(**asked, state="unknown", created_at=at - timedelta(hours=2))
+    assert data(client, subject)["final"]
+    stored.operation(**asked, state=state, created_at=at)
+    shown = data(client, subject)
+    assert (shown["status"] == "", shown["final"]) == (is_looked_for, not is_looked_for)
 
 
 def test_references_are_compared_exactly(client: Client) -> None:
