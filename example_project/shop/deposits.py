@@ -71,7 +71,8 @@ def deposits(request: HttpRequest) -> HttpResponse:
     """GET shows the form and the accounts created in this browser; POST creates one, or finds the existing one.
 
     Anyone can type an e-mail address. So an existing account is shown only in the browser where it was created; in
-    other browsers its address is sent by mail.
+    other browsers its address is sent by mail. A real shop has a login and takes the address from there: here a
+    stranger who types it first sees what its owner pays in.
     """
     form = DepositForm(request.POST if request.method == "POST" else None, initial={"market": DEFAULT_MARKET})
     problem = ""
