@@ -112,9 +112,9 @@ class SearchPage:
         model_admin: Any = self.site.get_model_admin(model)
         lookups: list[filters.Lookup] = model_admin.get_lookups(self.request, text)
         rows = model_admin.get_queryset(self.request).order_by().defer(*model_admin.list_defer)
-        if related := model_admin.list_select_related:
-            # True: every relation, as in Django's lists.
-            rows = rows.select_related(*([] if related is True else related))
+        # A project may set True, for every relation. Of one page's rows they may be read one by one.
+        if (related := model_admin.list_select_related) and related is not True:
+            rows = rows.select_related(*related)
         exact = [lookup.rows for lookup in lookups if not lookup.is_prefix]
         found: list[Any] = list(rows.filter(reduce(or_, exact, Q(pk__in=ids)))[: filters.MAX_IDS + 1])
         self.is_cut |= len(found) > filters.MAX_IDS
