@@ -166,7 +166,8 @@ _ROWS: dict[Reason, Callable[[str], Iterator[str]]] = {
     Reason.REFRESHES_DUE: _refreshes,
     Reason.REFRESHES_FAIL: partial(_refreshes, attempts__gte=FAILING_ATTEMPTS),
     Reason.RUNS_STOPPED: _runs,
-    Reason.RUNS_FAIL: _failed_runs,
+    # A pass whose process was killed stays running.
+    Reason.RUNS_FAIL: partial(_runs, state__in=(RunState.FAILED, RunState.RUNNING)),
     Reason.API_KEY_REFUSED: _failed_runs,
     Reason.PROVIDER_UNREACHABLE: _failed_runs,
     Reason.WATERMARK_OLD: _event_runs,

@@ -160,8 +160,10 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
         yield _problem(Reason.GAP_TOO_LONG, 1, "events may be lost; a full comparison of every object is due")
     for name, run in (("events", runs.events), ("objects", runs.objects), ("balances", runs.balances)):
         if run.age_seconds is None:
-            continue  # the check of the watermark covers this
-        if run.age_seconds > RUN_ALERT:
+            # The checks of the watermark cover events.
+            if run is not runs.events and (statistics.contact_age_seconds or 0.0) > RUN_ALERT:
+                yield _problem(Reason.RUNS_STOPPED, 1, f"the reconciliation of {name} never ran")
+        elif run.age_seconds > RUN_ALERT:
             message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
             yield _problem(Reason.RUNS_STOPPED, 1, message)
         elif run.failures and (run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT):

@@ -87,7 +87,7 @@ class Run:
     error: str = ""
     #: Time since the last done pass began.
     done_age_seconds: float | None = None
-    #: Failures since the last done pass, among the last hundred passes.
+    #: Passes that failed or were killed since the last done pass, among the last hundred passes.
     failures: int = 0
 
 
@@ -148,6 +148,8 @@ class AccountStatistics:
     provider_error: str
     #: Objects whose reads failed many times in a row.
     refreshes_failing: int
+    #: Time since the provider's first answer or delivery; None: there was none.
+    contact_age_seconds: float | None
     #: Age of the watermark: events are complete up to it. None: no pass was ever complete.
     watermark_age_seconds: float | None
     #: True if a full resync is due.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.db.models import Q, QuerySet
 
 from payments_integration.db import statements
+from payments_integration.db.claims import CLOCK_SLACK
 from payments_integration.db.sizes import in_parts
 from payments_integration.exceptions import closing_error, recorded_error
 from payments_integration.health.backlogs import age, read_backlogs
@@ -85,7 +86,7 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
     states = AccountState.objects.in_bulk(accounts)
     backlogs = read_backlogs(accounts, now)
     passes = _passes(accounts, now)
-    answered = _last_answered(accounts)
+    answered = _last_answered(accounts, now)
     endpoints = _endpoints(accounts, now)
     found: dict[str, AccountStatistics] = {}
     for alias in accounts:
@@ -118,6 +119,7 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
             ),
             provider_error=_provider_error(answered.get(alias), runs),
             refreshes_failing=waiting["refreshes_failing"].count,
+            contact_age_seconds=age(state.first_contact_at, now),
             watermark_age_seconds=age(state.watermark, now),
             resync_due=state.resync_due_at is not None,
             # While a process does the resync, or waits to retry it after an error, it does not wait for a process.
@@ -176,7 +178,9 @@ def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
 
 def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
     """Return the last passes of each kind, and the last sweep with drift within a week, by account, newest first."""
-    rows = ReconciliationRun.objects.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")
+    # A pass in the future was recorded while our clock was ahead, and would hide all passes until then.
+    rows = ReconciliationRun.objects.filter(started_at__lte=now + CLOCK_SLACK).exclude(state=RunState.SKIPPED)
+    rows = rows.order_by("-started_at", "-pk")
     columns = rows.values_list(*_Pass._fields)
     newest = _by_account(_union([columns.filter(account=alias, kind__in=_KINDS)[:_RUNS] for alias in accounts]))
     wanted = []
@@ -211,13 +215,14 @@ def _drift(passes: list[_Pass], now: datetime) -> Drift:
 _Answered = tuple[datetime, dict[str, Any] | None]
 
 
-def _last_answered(accounts: Sequence[str]) -> dict[str, _Answered]:
+def _last_answered(accounts: Sequence[str], now: datetime) -> dict[str, _Answered]:
     # A closed operation has an error if the provider refused it, or could not be reached.
     is_answered = Q(state__in=(OperationState.DONE, OperationState.REJECTED)) | Q(
         state=OperationState.CLOSED, error__isnull=False
     )
-    answered = Operation.objects.filter(is_answered)
-    answered = answered.exclude(closed_at=None).order_by("-created_at", "-id")
+    # A time in the future was recorded while our clock was ahead, as in ``_passes``.
+    answered = Operation.objects.filter(is_answered, closed_at__lte=now + CLOCK_SLACK)
+    answered = answered.order_by("-created_at", "-id")
     columns = answered.values_list("account", "closed_at", "error")
     newest = _union([columns.filter(account=alias)[:1] for alias in accounts])
     return {alias: (closed_at, error) for alias, closed_at, error in newest}
@@ -247,7 +252,8 @@ def _run(rows: list[_Pass], now: datetime) -> Run:
     for row in rows:
         if row.state == RunState.DONE:
             return Run(age(rows[0].started_at, now), rows[0].state, rows[0].error, age(row.started_at, now), failures)
-        failures += row.state == RunState.FAILED
+        # If a pass is not the last one and is still running, its process was killed.
+        failures += row.state == RunState.FAILED or row is not rows[0]
     return Run(age(rows[0].started_at, now), rows[0].state, rows[0].error, None, failures) if rows else Run()
 
 

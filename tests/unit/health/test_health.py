@@ -350,6 +350,37 @@ def test_rare_passes_are_found_among_many_of_another_kind(monkeypatch: pytest.Mo
     assert (found.drift.drifted, found.drift.repaired) == (3, 1)
 
 
+def test_what_was_recorded_while_our_clock_was_ahead_hides_nothing() -> None:
+    rows.operation(created_at=ago(days=-30), closed_at=ago(days=-30))
+    for kind in ("events", "objects", "balances"):
+        rows.run(kind=kind, started_at=timezone.now() + timedelta(days=30))
+    rows.run(kind="events", state="failed", error=REFUSED, started_at=timezone.now())
+    rows.ReconciliationRun.objects.filter(kind="objects", started_at__lt=timezone.now()).update(
+        started_at=ago(minutes=61)
+    )
+    assert set(problems()) == {Reason.API_KEY_REFUSED, Reason.RUNS_STOPPED}
+
+
+def test_passes_that_are_killed_each_time_are_a_problem() -> None:
+    rows.ReconciliationRun.objects.filter(kind="balances").update(started_at=ago(minutes=90))
+    rows.run(kind="balances", state="running", started_at=ago(minutes=20))
+    assert not problems(), "it may still run"
+    rows.run(kind="balances", state="running", started_at=ago(minutes=10))
+    found = problems()
+    assert set(found) == {Reason.RUNS_FAIL}
+    assert found[Reason.RUNS_FAIL].count == 1, "the last one may still run"
+    assert "pass over balances" in health.explain("default", Reason.RUNS_FAIL)[0]
+
+
+@pytest.mark.parametrize("kind", ["objects", "balances"])
+def test_passes_that_never_ran_are_a_problem_an_hour_after_the_first_contact(kind: str) -> None:
+    rows.ReconciliationRun.objects.filter(kind=kind).delete()
+    AccountState.objects.update(first_contact_at=ago(minutes=59))
+    assert not problems()
+    AccountState.objects.update(first_contact_at=ago(minutes=61))
+    assert problems()[Reason.RUNS_STOPPED].message == f"the reconciliation of {kind} never ran"
+
+
 def test_the_lag_of_webhooks_is_measured_on_one_clock() -> None:
     for late in (7, 10, 60):
         recent(created_at=ago(hours=1), received_at=ago(hours=1) + timedelta(seconds=late), source="webhook")

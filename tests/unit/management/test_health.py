@@ -171,6 +171,7 @@ ACCOUNT = {
     "events": dict.fromkeys(("not_applied", "parked", "quarantined"), WAITING),
     "provider_error": str,
     "refreshes_failing": int,
+    "contact_age_seconds": (float, type(None)),
     "watermark_age_seconds": (float, type(None)),
     "resync_due": bool,
     "resync_waits_seconds": (float, type(None)),
