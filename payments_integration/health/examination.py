@@ -39,6 +39,8 @@ from payments_integration.signals import Reason
 CLOCK_ALERT = 60.0
 #: Seconds. Reconciliation runs every few minutes, but a pass may be slow, or fail now and then.
 RUN_ALERT = 3600.0
+#: Seconds. A sweep is due every day, and passes without one are done although no sweep ends.
+SWEEP_ALERT = timedelta(days=2).total_seconds()
 #: Seconds. The provider may be down for a while; an outcome that stays unknown for longer needs attention.
 UNKNOWN_ALERT = 3600.0
 ERASURE_ALERT = timedelta(days=1).total_seconds()
@@ -169,6 +171,18 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
         elif run.failures and (run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT):
             message = f"the reconciliation of {name} keeps failing ({first_line(public_error(run.error))})"
             yield _problem(Reason.RUNS_FAIL, run.failures, message)
+    yield from _sweeps(statistics)
+
+
+def _sweeps(statistics: AccountStatistics) -> Iterator[Problem]:
+    passes, sweeps = statistics.runs.objects, statistics.runs.sweeps
+    age = statistics.contact_age_seconds if sweeps.done_age_seconds is None else sweeps.done_age_seconds
+    if age is None or age <= SWEEP_ALERT or statistics.resync_due:
+        return  # a resync that is due replaces the sweep
+    if passes.age_seconds is not None and passes.age_seconds <= RUN_ALERT:
+        error = first_line(public_error(sweeps.error))
+        message = f"no sweep of all objects was complete for {format_duration(age)} ({error})"
+        yield _problem(Reason.RUNS_FAIL, max(1, sweeps.failures), message)
 
 
 def _provider(statistics: AccountStatistics) -> Iterator[Problem]:

@@ -97,6 +97,8 @@ class Runs:
     objects: Run
     full: Run
     balances: Run
+    #: The passes over objects that swept the lists, and full resyncs. They are also among the passes of their kinds.
+    sweeps: Run
 
 
 @dataclass(frozen=True, slots=True)

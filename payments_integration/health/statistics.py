@@ -72,6 +72,7 @@ class _Pass(NamedTuple):
     state: str
     started_at: datetime
     error: str
+    pages: int
     drifted: int
     repaired: int
 
@@ -130,7 +131,7 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
             or None,
             clock_offset_seconds=state.clock_offset,
             key_replaced=replaced_key(state),
-            runs=Runs(*(_run([row for row in runs if row.kind == kind], now) for kind in _KINDS)),
+            runs=_runs(runs, now),
             drift=_drift(runs, now),
             endpoints=endpoints[alias],
             erasures=waiting["erasures"],
@@ -177,7 +178,10 @@ def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
 
 
 def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
-    """Return the last passes of each kind, and the last sweep with drift within a week, by account, newest first."""
+    """Return the last passes of each kind, sweeps, and the last sweep with drift within a week, by account.
+
+    The newest comes first.
+    """
     # A pass in the future was recorded while our clock was ahead, and would hide all passes until then.
     rows = ReconciliationRun.objects.filter(started_at__lte=now + CLOCK_SLACK).exclude(state=RunState.SKIPPED)
     rows = rows.order_by("-started_at", "-pk")
@@ -190,12 +194,19 @@ def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
         for kind in _KINDS:
             if kind not in done:
                 wanted += [own.filter(kind=kind)[:1], own.filter(kind=kind, state=RunState.DONE)[:1]]
+        swept = own.filter(kind=RunKind.OBJECTS, pages__gt=0)
+        wanted += [swept[:1], swept.filter(state=RunState.DONE)[:1]]
         wanted.append(own.filter(kind__in=_SWEEPS, started_at__gt=now - _WEEK, drifted__gt=0)[:1])
     others = _by_account(_union(wanted))
     return {
         alias: sorted({*newest[alias], *others[alias]}, key=lambda row: (row.started_at, row.pk), reverse=True)
         for alias in accounts
     }
+
+
+def _is_sweep(row: _Pass) -> bool:
+    # Only a sweep reads pages. A resumed resync may have read them before.
+    return row.kind == RunKind.FULL or (row.kind == RunKind.OBJECTS and row.pages > 0)
 
 
 def _by_account(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[_Pass]]:
@@ -244,6 +255,12 @@ def _endpoints(accounts: Sequence[str], now: datetime) -> dict[str, list[Endpoin
         if not is_elsewhere(row):
             found[row.account].append(_endpoint(row, now))
     return found
+
+
+def _runs(rows: list[_Pass], now: datetime) -> Runs:
+    of_kinds = [[row for row in rows if row.kind == kind] for kind in _KINDS]
+    sweeps = [row for row in rows if _is_sweep(row)]
+    return Runs(*(_run(chosen, now) for chosen in [*of_kinds, sweeps]))
 
 
 def _run(rows: list[_Pass], now: datetime) -> Run:

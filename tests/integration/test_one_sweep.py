@@ -6,17 +6,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.utils import timezone
 
-from payments_integration import reconciliation
+from payments_integration import health, reconciliation
 from payments_integration.db.claims import Held
-from payments_integration.models import AccountState, DueRefresh, ReconciliationRun
-from payments_integration.reconciliation import objects
+from payments_integration.models import AccountState, DueRefresh, Payment, ReconciliationRun, deletion_allowed
+from payments_integration.reconciliation import objects, runs
 from payments_integration.sandbox import Fault
+from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
 from tests.integration.reconciling import pay
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Dies(BaseException):
+    """A process that is killed writes nothing more."""
 
 
 def set_state(**fields: object) -> None:
@@ -59,9 +65,6 @@ def test_a_failed_sweep_is_repeated_by_the_next_pass(sandbox: ProviderSandbox) -
 
 
 def test_a_sweep_whose_process_died_is_repeated_after_its_claim(sandbox: ProviderSandbox) -> None:
-    class Dies(BaseException):
-        pass
-
     def die(run: ReconciliationRun) -> None:
         raise Dies
 
@@ -72,6 +75,45 @@ def test_a_sweep_whose_process_died_is_repeated_after_its_claim(sandbox: Provide
     assert reconciliation.reconcile_objects("default").pages == 0
     set_state(sweep_claimed_until=timezone.now())
     assert reconciliation.reconcile_objects("default").pages > 0
+
+
+def test_sweeps_whose_processes_die_become_a_problem(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise Dies
+
+    assert reconciliation.reconcile_objects("default").state == "done"
+    clock.shift(timedelta(hours=50))
+    with monkeypatch.context() as killed:
+        for target, name in ((objects, "_sweep"), (runs, "_save"), (Held, "release")):
+            killed.setattr(target, name, die)
+        with pytest.raises(Dies):
+            reconciliation.reconcile_objects("default")
+    assert reconciliation.reconcile_objects("default").state == "done"
+    assert failing() == ["no sweep of all objects was complete for 2 d (no error recorded)"]
+
+
+def test_an_object_that_cannot_be_stored_fails_one_sweep_a_day(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    assert reconciliation.reconcile_objects("default").state == "done"
+    payment = pay(sandbox)
+    sandbox.project.state.payments.items.find(payment.pk)["merchant_reference"] = "x" * 300
+    with deletion_allowed():
+        Payment.objects.all().delete()
+    for _ in range(2):
+        assert not failing()
+        clock.shift(timedelta(hours=25))
+        assert reconciliation.reconcile_objects("default").state == "failed"
+        again = reconciliation.reconcile_objects("default")
+        assert (again.state, again.pages) == ("done", 0)
+    assert failing() == ["no sweep of all objects was complete for 2 d (GET /payments)"]
+
+
+def failing() -> list[str]:
+    found = health.examine("default").accounts["default"].problems
+    return [problem.message for problem in found if problem.code == Reason.RUNS_FAIL]
 
 
 def test_a_sweep_that_stood_still_writes_nothing_more(sandbox: ProviderSandbox) -> None:

@@ -70,7 +70,7 @@ def well(_still: None) -> None:
     for account in ("default", "second"):
         AccountState.objects.create(account=account, watermark=ago(seconds=60), clock_offset=0.5)
         for kind in ("events", "objects", "balances"):
-            rows.run(account=account, kind=kind, started_at=ago(seconds=60))
+            rows.run(account=account, kind=kind, started_at=ago(seconds=60), pages=1)
 
 
 def recent(**fields: Any) -> Event:
@@ -379,6 +379,30 @@ def test_passes_that_never_ran_are_a_problem_an_hour_after_the_first_contact(kin
     assert not problems()
     AccountState.objects.update(first_contact_at=ago(minutes=61))
     assert problems()[Reason.RUNS_STOPPED].message == f"the reconciliation of {kind} never ran"
+
+
+def test_sweeps_that_are_never_complete_are_a_problem_although_passes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payments_integration.health.statistics._RUNS", 3)
+    AccountState.objects.update(first_contact_at=ago(hours=47))
+    rows.ReconciliationRun.objects.filter(kind="objects").update(pages=0)
+    rows.run(kind="objects", state="failed", error="pay_1: too long\n…", pages=3, started_at=ago(hours=3))
+    assert not problems()
+    AccountState.objects.update(first_contact_at=ago(hours=49))
+    message = "no sweep of all objects was complete for 2 d (pay_1)"
+    assert problems()[Reason.RUNS_FAIL].message == message
+    assert set(problems("second")) == {Reason.RUNS_FAIL}, "its passes read no page"
+    AccountState.objects.update(first_contact_at=ago(days=90))
+    rows.run(kind="objects", pages=3, started_at=ago(hours=49))
+    assert problems()[Reason.RUNS_FAIL].message == message
+    AccountState.objects.update(resync_due_at=timezone.now())
+    assert not problems()
+    AccountState.objects.update(resync_due_at=None)
+    rows.ReconciliationRun.objects.filter(started_at__gt=ago(hours=2), kind="objects").delete()
+    assert set(problems()) == {Reason.RUNS_STOPPED}
+    rows.run(kind="objects", started_at=ago(seconds=60))
+    assert set(problems()) == {Reason.RUNS_FAIL}
+    rows.run(kind="full", started_at=ago(hours=47))
+    assert not problems()
 
 
 def test_the_lag_of_webhooks_is_measured_on_one_clock() -> None:

@@ -177,7 +177,7 @@ ACCOUNT = {
     "resync_waits_seconds": (float, type(None)),
     "clock_offset_seconds": (float, type(None)),
     "key_replaced": str,
-    "runs": dict.fromkeys(("events", "objects", "full", "balances"), RUN),
+    "runs": dict.fromkeys(("events", "objects", "full", "balances", "sweeps"), RUN),
     "drift": {"drifted": int, "repaired": int},
     "endpoints": [
         {
