@@ -16,7 +16,6 @@ from payments_integration.db.sizes import in_parts
 from payments_integration.db.statements import built_once, stand_ins, values_query
 from payments_integration.health.report import Waiting
 from payments_integration.models import (
-    OPEN_OPERATION_STATES,
     AccountState,
     DoublePayment,
     DueRefresh,
@@ -30,7 +29,7 @@ from payments_integration.models import (
 
 #: Counts stop here, because a backlog needs attention long before it is this large.
 LIMIT = 10_000
-#: The accounts of one statement. PostgreSQL accepts at most 1,664 columns, and an account's backlog takes 34.
+#: The accounts of one statement. PostgreSQL accepts at most 1,664 columns, and an account's backlog takes 36.
 _ACCOUNTS = 40
 #: Attempts, over an hour in all, after which a failing read is a problem and no longer a passing outage.
 FAILING_ATTEMPTS = 10
@@ -89,18 +88,9 @@ def _kinds(account: str) -> list[tuple[QuerySet[Any], dict[str, Any]]]:
 
     A column holds the time since which a row waits, or null if the row does not count.
     """
-    due = Q(state__in=(OperationState.DUE, OperationState.UNKNOWN)) & (
-        Q(next_attempt_at=None) | Q(next_attempt_at__lte=NOW)
-    )
     sent = Coalesce("first_sent_at", "created_at")
+    due = _if(Q(next_attempt_at=None) | Q(next_attempt_at__lte=NOW), Coalesce("next_attempt_at", "created_at"))
     pending = {"pending": _if(Q(attempts=0), "received_at"), "not_applied": _if(Q(attempts__gt=0), "received_at")}
-    operations = {
-        "recorded": _if(Q(state=OperationState.DUE), sent),
-        "unknown": _if(Q(state=OperationState.UNKNOWN), sent),
-        "needs_person": _if(Q(state=OperationState.NEEDS_PERSON), sent),
-        "awaiting_approval": _if(Q(state=OperationState.AWAITING_APPROVAL), sent),
-        "operations": _if(due, Coalesce("next_attempt_at", "created_at")),
-    }
     refreshes = {
         "refreshes": _if(Q(due_at__lte=NOW) & (Q(claimed_until=None) | Q(claimed_until__lte=NOW)), "due_at"),
         "refreshes_failing": _if(Q(attempts__gte=FAILING_ATTEMPTS), "due_at"),
@@ -114,7 +104,11 @@ def _kinds(account: str) -> list[tuple[QuerySet[Any], dict[str, Any]]]:
         # Status changes that an answer brought are dispatched without an event.
         (_changes(account, EventState.APPLIED), {"undispatched_changes": F("recorded_at")}),
         (_changes(account, EventState.PARKED), {"parked_changes": F("recorded_at")}),
-        (Operation.objects.filter(account=account, state__in=OPEN_OPERATION_STATES).order_by(), operations),
+        # By state, so that many operations of one state hide none of another.
+        (_operations(account, OperationState.DUE), {"recorded": sent, "due_recorded": due}),
+        (_operations(account, OperationState.UNKNOWN), {"unknown": sent, "due_unknown": due}),
+        (_operations(account, OperationState.NEEDS_PERSON), {"needs_person": sent}),
+        (_operations(account, OperationState.AWAITING_APPROVAL), {"awaiting_approval": sent}),
         (DueRefresh.objects.filter(account=account).order_by("due_at"), refreshes),
         (
             Erasure.objects.filter(account=account, done_at=None).order_by("requested_at"),
@@ -130,6 +124,10 @@ def _events(account: str, state: str) -> QuerySet[Event]:
 
 def _changes(account: str, state: str) -> QuerySet[StatusChange]:
     return StatusChange.objects.filter(account=account, state=state).order_by("at")
+
+
+def _operations(account: str, state: str) -> QuerySet[Operation]:
+    return Operation.objects.filter(account=account, state=state).order_by()
 
 
 def _if(condition: Q, since: Any) -> Case:

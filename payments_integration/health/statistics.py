@@ -98,7 +98,7 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
             _joined(waiting["undispatched_events"], waiting["undispatched_changes"]),
             waiting["held"],
             waiting["refreshes"],
-            waiting["operations"],
+            _joined(waiting["due_recorded"], waiting["due_unknown"]),
         )
         found[alias] = AccountStatistics(
             last_event_age_seconds=age(max((at for at, _, _ in arrivals), default=None), now),

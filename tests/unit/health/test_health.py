@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -598,6 +599,22 @@ def test_counting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.change(state=EventState.APPLIED)
     assert statistics().backlog.pending.count == 3
     assert statistics().backlog.undispatched.count == 3
+
+
+def test_many_operations_of_one_state_hide_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payments_integration.health.backlogs.LIMIT", 3)
+    states = (
+        OperationState.DUE,
+        OperationState.UNKNOWN,
+        OperationState.NEEDS_PERSON,
+        OperationState.AWAITING_APPROVAL,
+    )
+    for state in states:
+        for _ in range(4):
+            rows.operation(state=state, next_attempt_at=ago(minutes=1))
+    found = statistics()
+    assert [waiting["count"] for waiting in dataclasses.asdict(found.operations).values()] == [3] * 4
+    assert found.backlog.operations.count == 6, "due and unknown"
 
 
 def test_health_writes_nothing() -> None:
