@@ -40,7 +40,7 @@ class Movement(ObjectRef):
     recorded_at: datetime = fields.DateTimeField(_("recorded at"))
     #: The day of ``occurred_at`` in the site's time zone (TIME_ZONE).
     occurred_on: date = fields.DateField(_("occurred on"))
-    #: Its day in the journal: ``occurred_on``, or the day of recording if that month was closed by then.
+    #: Its day in the journal: ``occurred_on``, or the day of recording if that month was closed in the books by then.
     booked_on: date = fields.DateField(_("booked on"))
 
     class Meta:
@@ -64,7 +64,7 @@ class Movement(ObjectRef):
 
     @property
     def is_recorded_later(self) -> bool:
-        """True if its month was closed when it was recorded."""
+        """True if its month was closed in the books when it was recorded."""
         return self.booked_on != self.occurred_on
 
 

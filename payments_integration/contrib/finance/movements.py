@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from django.db import router
-from django.db.models import F, Min
+from django.db.models import F
 from django.utils import timezone
 
 from payments_integration.contrib.finance.models import Movement, MovementKind
@@ -21,7 +21,7 @@ from payments_integration.dates import day_of, start_of
 from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import WriterPauses, as_committed, locked, repeatable
 from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
-from payments_integration.models import ObjectKey, Payment, Payout, Refund, StatusChange, of_objects
+from payments_integration.models import AccountState, ObjectKey, Payment, Payout, Refund, StatusChange, of_objects
 from payments_integration.money import INT64_MAX
 from payments_integration.projection import provider_time
 
@@ -58,25 +58,23 @@ def implied(row: Payment | Payout | Refund) -> Amounts:
 
 
 def record(rows: Sequence[Any]) -> None:
-    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, and one
-    per account with a late movement.
+    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, and three
+    per account with a movement of a closed month.
+
+    What occurred in months that were closed when the account's books opened is booked on its own date: there was no
+    file of them. A month that was open then may be in a file by now.
     """
-    _record(rows, booking_date)
+    _record(rows, cache(lambda account: _oldest_open_month(_opened_on(account))))
 
 
 def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
     """Record the movements of objects that were mirrored before the app was installed. Returns the number recorded.
 
-    Each movement is booked on its own date, even in a closed month: there was no journal before the first recorded
-    movement. It can run at any time, next to all other work, and records nothing for objects that miss nothing.
-    ``progress`` is called with the number of objects examined so far.
+    What occurred before the account's books opened is booked on its own date, even in a closed month: until the
+    backfill is complete, no file of that time is final. It can run at any time, next to all other work, and records
+    nothing for objects that miss nothing. ``progress`` is called with the number of objects examined so far.
     """
-    earliest = Movement.objects.aggregate(at=Min("recorded_at"))["at"]
-    opened_on = day_of(earliest or timezone.now())
-
-    def booked(occurred_on: date, recorded_at: datetime) -> date:
-        return occurred_on if occurred_on < opened_on else booking_date(occurred_on, recorded_at)
-
+    opened_on = cache(_opened_on)
     looked = 0
 
     def looked_at(more: int) -> None:
@@ -84,14 +82,29 @@ def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
         looked += more
         progress(looked)
 
-    return sum(_backfill(model, booked, looked_at) for model in (Payment, Payout, Refund))
+    return sum(_backfill(model, opened_on, looked_at) for model in (Payment, Payout, Refund))
 
 
 def booking_date(occurred_on: date, recorded_at: datetime) -> date:
     """Return a movement's day in the journal: its own day, or the day of recording if its month was closed."""
     recorded_on = day_of(recorded_at)
-    oldest_open_month = (recorded_on - CLOSES_AFTER).replace(day=1)
-    return occurred_on if occurred_on >= oldest_open_month else recorded_on
+    return occurred_on if occurred_on >= _oldest_open_month(recorded_on) else recorded_on
+
+
+def _oldest_open_month(day: date) -> date:
+    return (day - CLOSES_AFTER).replace(day=1)
+
+
+def _opened_on(account: str) -> date:
+    """Return the day on which the account's books opened: the day of its first movement, or today if it has none.
+
+    The books are not open while the first full resync brings the account's history into the mirror.
+    """
+    if AccountState.objects.filter(pk=account, first_synced_at=None).exists():
+        return date.max
+    # By key: the first row stands at the beginning of the table, and no index has the times.
+    first = Movement.objects.filter(account=account).order_by("pk").values_list("recorded_at", flat=True).first()
+    return day_of(first or timezone.now())
 
 
 def closes_at(until: date) -> datetime:
@@ -103,13 +116,13 @@ def closes_at(until: date) -> datetime:
 
 def _record(
     rows: Sequence[Any],
-    booked: Callable[[date, datetime], date],
+    begins_on: Callable[[str], date],
     changed_at: Mapping[ObjectKey, datetime] | None = None,
 ) -> int:
     """Record the missing movements of these rows. Returns their number.
 
-    ``changed_at`` maps objects to the time when they came into their present state, if it is known better than by
-    their row.
+    ``begins_on`` returns the day before which an account's movements are booked on their own dates. ``changed_at``
+    maps objects to the time when they came into their present state, if it is known better than by their row.
     """
     found = {_key(row): row for row in rows if isinstance(row, Payment | Payout | Refund)}
     if not found:
@@ -125,7 +138,7 @@ def _record(
             is_first = (name, currency) not in recorded[key]
             occurred_at = _occurred_at(row, name, is_first, (changed_at or {}).get(key, row.state_at))
             occurred_on = day_of(occurred_at)
-            is_late = booked(occurred_on, now) != occurred_on
+            is_late = booking_date(occurred_on, now) != occurred_on and occurred_on >= begins_on(account)
             # If our clock is ahead, an open month would pass for a closed one, and a movement is never changed.
             recorded_at = at_provider(account) if is_late else now
             missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
@@ -140,7 +153,7 @@ def _record(
                     occurred_at=occurred_at,
                     recorded_at=recorded_at,
                     occurred_on=occurred_on,
-                    booked_on=booked(occurred_on, recorded_at),
+                    booked_on=booking_date(occurred_on, recorded_at) if is_late else occurred_on,
                 )
                 for amount in _storable(missing)
             ]
@@ -184,7 +197,7 @@ def _key(row: Payment | Payout | Refund) -> ObjectKey:
     return (row.account, str(row.kind), row.object_id)
 
 
-def _backfill(model: type[Any], booked: Callable[[date, datetime], date], looked_at: Callable[[int], None]) -> int:
+def _backfill(model: type[Any], begins_on: Callable[[str], date], looked_at: Callable[[int], None]) -> int:
     using = router.db_for_write(model)
     pauses = WriterPauses(using)
     count, last = 0, ""
@@ -198,7 +211,7 @@ def _backfill(model: type[Any], booked: Callable[[date, datetime], date], looked
             # Write the rows: under REPEATABLE READ, a transaction that began earlier does not see these movements.
             # PostgreSQL refuses it only if the row that it locks was written.
             model.objects.filter(pk__in=ids).update(version=F("version"))
-            return _record(rows, booked, _changed_at(rows))
+            return _record(rows, begins_on, _changed_at(rows))
 
         count += repeatable(book, using=using)
         last = ids[-1]

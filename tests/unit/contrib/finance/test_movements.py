@@ -12,6 +12,7 @@ import time_machine
 from django.core.checks import run_checks
 from django.db import connection, router
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from payments_integration import inbox, projection, schemas, signals
@@ -335,6 +336,78 @@ def test_a_later_backfill_leaves_closed_months_alone(monkeypatch: pytest.MonkeyP
     assert found.occurred_on == old.date()
     assert found.booked_on == day_of(found.recorded_at)
     assert found.is_recorded_later
+
+
+# An account that has a history
+
+
+def paid_on(day: str, number: int, account: str = "default") -> Movement:
+    """Bring in a payment that succeeded on that day, and return its movement."""
+    paid = payment(id=f"pay_{number}", **PAID)
+    inbox.receive(account, factories.body(event(paid, created_at=f"{day}T12:00:00Z", id=f"evt_{number}")))
+    inbox.process(account)
+    return Movement.objects.filter(account=account, kind="payment").latest("pk")
+
+
+def days_of(found: Movement) -> tuple[str, str]:
+    return found.occurred_on.isoformat(), found.booked_on.isoformat()
+
+
+@pytest.mark.usefixtures("woken")
+def test_the_first_synchronisation_books_old_months_as_they_were() -> None:
+    """However long it takes: a webhook may come weeks before the first pass."""
+    state = AccountState.objects.create(account="default")
+    with time_machine.travel("2026-03-30T12:00:00Z"):
+        assert days_of(paid_on("2025-11-10", 1)) == ("2025-11-10", "2025-11-10")
+    with time_machine.travel("2026-05-10T12:00:00Z"):
+        assert days_of(paid_on("2026-01-10", 2)) == ("2026-01-10", "2026-01-10")
+        assert days_of(paid_on("2026-04-02", 3)) == ("2026-04-02", "2026-04-02")
+        state.first_synced_at = timezone.now()
+        state.save()
+        # The books are open: a month that closed since they were opened stays as it is.
+        assert days_of(paid_on("2026-04-03", 4)) == ("2026-04-03", "2026-05-10")
+        assert days_of(paid_on("2026-01-11", 5)) == ("2026-01-11", "2026-01-11")
+
+
+@pytest.mark.usefixtures("woken")
+@pytest.mark.parametrize("has_state", [True, False])
+def test_an_account_that_is_added_later_has_books_of_its_own(has_state: bool) -> None:
+    with time_machine.travel("2026-01-10T12:00:00Z"):
+        paid_on("2026-01-10", 1)
+    if has_state:
+        AccountState.objects.create(account="second")
+    with time_machine.travel("2026-05-10T12:00:00Z"):
+        assert days_of(paid_on("2026-02-10", 2, "second")) == ("2026-02-10", "2026-02-10")
+        assert days_of(paid_on("2026-03-10", 3, "second")) == ("2026-03-10", "2026-03-10")
+        assert days_of(paid_on("2026-02-11", 4)) == ("2026-02-11", "2026-05-10")
+
+
+@pytest.mark.usefixtures("woken")
+def test_history_that_comes_between_the_deployment_and_the_backfill_keeps_its_day() -> None:
+    AccountState.objects.create(account="default", first_synced_at=T0)
+    with time_machine.travel("2026-05-10T12:00:00Z"):
+        assert days_of(paid_on("2026-05-10", 1)) == ("2026-05-10", "2026-05-10")
+        assert days_of(paid_on("2026-02-10", 2)) == ("2026-02-10", "2026-02-10")
+
+
+@pytest.mark.usefixtures("woken")
+def test_a_batch_of_closed_months_takes_one_more_statement_however_many_rows_it_has() -> None:
+    def taken(numbers: range) -> int:
+        for number in numbers:
+            paid = payment(id=f"pay_{number}", **PAID)
+            inbox.receive(
+                "default", factories.body(event(paid, created_at="2026-02-10T12:00:00Z", id=f"evt_{number}"))
+            )
+        with CaptureQueriesContext(connection) as captured:
+            inbox.process()
+        return sum("payments_finance" in query["sql"] for query in captured.captured_queries)
+
+    with time_machine.travel("2026-02-10T13:00:00Z"):
+        paid_on("2026-02-10", 0)
+    with time_machine.travel("2026-05-10T12:00:00Z"):
+        assert taken(range(1, 2)) == 3
+        assert taken(range(2, 30)) == 3
+        assert Movement.objects.filter(occurred_on="2026-02-10", booked_on="2026-05-10").count() == 58
 
 
 # Any order of arrival
