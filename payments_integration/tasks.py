@@ -124,7 +124,10 @@ def sync_balances(account: str | None = None) -> None:
 @_task
 def prune(account: str | None = None) -> None:
     """Delete data that is past its retention."""
-    reconciliation.prune(account)
+    if account is None:
+        reconciliation.prune()
+    else:
+        reconciliation.prune_with(account)
 
 
 def wake_up(account: str | None) -> None:

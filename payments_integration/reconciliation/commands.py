@@ -17,7 +17,7 @@ from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
-from payments_integration.reconciliation.retention import prune
+from payments_integration.reconciliation.retention import prune_with
 from payments_integration.reconciliation.runs import PASS, state_of
 from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
@@ -33,9 +33,9 @@ def run_due(
     """Do once what a worker and its schedule would do for an account now. Returns the records of the passes.
 
     Each kind of pass runs if the schedule's interval has passed since the last one began, or if the provider refused
-    the API key then. Pruning follows the daily sweep. ``reconcile_now``: run every pass, whenever the last one was.
-    ``turn_seconds`` and ``done`` are the same as in ``process_due``. If the process is asked to stop, no further pass
-    begins.
+    the API key then. Pruning follows the daily sweep; with the first account, also that of accounts that the setting
+    no longer has. ``reconcile_now``: run every pass, whenever the last one was. ``turn_seconds`` and ``done`` are the
+    same as in ``process_due``. If the process is asked to stop, no further pass begins.
     """
     runs: list[ReconciliationRun] = []
 
@@ -51,7 +51,7 @@ def run_due(
         # Without a time the sweeps fail, and pruning does not wait for them.
         now_swept_at = _swept_at(account)
         if now_swept_at is None or now_swept_at != swept_at:
-            prune(account)
+            prune_with(account)
     if begins(RunKind.BALANCES, "sync_balances"):
         runs.append(reconcile_balances(account))
     process_due(account, turn_seconds=turn_seconds, done=done)

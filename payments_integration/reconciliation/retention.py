@@ -23,6 +23,8 @@ from payments_integration.db.indexes import has_partial_indexes
 from payments_integration.db.statements import filter_account
 from payments_integration.db.transactions import WriterPauses, deleted, updated
 from payments_integration.models import Event, EventState, ReconciliationRun
+from payments_integration.reconciliation.renaming import stored_accounts
+from payments_integration.reconciliation.runs import each
 
 #: No pass lasts this long: one that is still recorded as running has died.
 RUN_DAYS = 90
@@ -65,6 +67,16 @@ def prune(
     if failed is not None:
         raise failed
     return counts
+
+
+def prune_with(account: str) -> None:
+    """Prune an account. With the first account of the setting, also those that the setting no longer has.
+
+    Nothing else prunes them, and so they follow the daily sweep of one account.
+    """
+    known = list(conf.current().ACCOUNTS)
+    removed = [alias for alias in stored_accounts() if alias not in known] if account == known[0] else []
+    each([account, *removed], prune)
 
 
 def _jobs(account: str | None) -> dict[str, _Job]:

@@ -9,13 +9,23 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, models
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, reconciliation, tasks
-from payments_integration.models import AccountState, Event, EventState, Operation, ReconciliationRun, StatusChange
+from payments_integration.models import (
+    AccountState,
+    Erasure,
+    Event,
+    EventState,
+    Operation,
+    OperationState,
+    ReconciliationRun,
+    StatusChange,
+)
 from payments_integration.reconciliation import retention
 from payments_integration.testing import ProviderSandbox
 from tests import factories
@@ -251,6 +261,40 @@ def test_the_prune_task_prunes() -> None:
     event(401)
     tasks.prune()
     assert not Event.objects.exists()
+
+
+def removed_accounts_wait() -> list[bool]:
+    """Whether data past its retention, and an erasure, of an account that the setting lacks are still there."""
+    return [Event.objects.filter(account="old").exists(), Erasure.objects.filter(account="old", done_at=None).exists()]
+
+
+def removed_account() -> None:
+    event(500, account="old")
+    operation = rows.operation(
+        account="old", state=OperationState.NEEDS_PERSON, arguments={"payer": {"email": "a@b.cl"}}
+    )
+    erasure.erase(erasure.select(erasure.Selection.of(emails=("a@b.cl",))), actor="me")
+    Operation.objects.filter(pk=operation.pk).update(state=OperationState.CLOSED)
+    assert removed_accounts_wait() == [True, True]
+
+
+def test_the_task_of_the_first_account_prunes_removed_accounts() -> None:
+    removed_account()
+    tasks.prune("second")
+    assert removed_accounts_wait() == [True, True]
+    tasks.prune("default")
+    assert removed_accounts_wait() == [False, False]
+
+
+def test_payments_process_prunes_removed_accounts_once_a_day(payments_sandbox: ProviderSandbox) -> None:
+    with time_machine.travel(timezone.now()) as clock:
+        call_command("payments_process", account="default", verbosity=0)
+        for _day in range(2):
+            removed_account()
+            for hours, waits in ((20, True), (5, False)):
+                clock.shift(timedelta(hours=hours))
+                call_command("payments_process", account="default", verbosity=0)
+                assert removed_accounts_wait() == [waits, waits]
 
 
 def test_payments_process_prunes_after_the_daily_sweep(
