@@ -129,7 +129,7 @@ def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, Account
                 and age(max(state.resync_due_at, state.sweep_claimed_until or state.resync_due_at), now)
             )
             or None,
-            clock_offset_seconds=state.clock_offset,
+            clock_offset_seconds=state.clock_offset if state.doubtful_offset is None else state.doubtful_offset,
             key_replaced=replaced_key(state),
             runs=_runs(runs, now),
             drift=_drift(runs, now),

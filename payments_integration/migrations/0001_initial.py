@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                 ('claimed_until', models.DateTimeField(blank=True, null=True, verbose_name='claimed until')),
                 ('claim_token', payments_integration.db.fields.ExactCharField(blank=True, default='', max_length=32)),
                 ('clock_offset', models.FloatField(blank=True, null=True, verbose_name='clock offset')),
+                ('doubtful_offset', models.FloatField(blank=True, editable=False, null=True)),
                 ('first_contact_at', models.DateTimeField(blank=True, null=True)),
                 ('first_synced_at', models.DateTimeField(blank=True, null=True)),
                 ('swept_at', models.DateTimeField(blank=True, null=True, verbose_name='swept at')),

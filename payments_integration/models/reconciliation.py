@@ -27,6 +27,8 @@ class AccountState(Claimable):
     cursor: str = fields.ExactCharField(default="", blank=True)
     #: The provider's clock minus ours in seconds; null: not measured yet.
     clock_offset: float | None = fields.FloatField(_("clock offset"), null=True, blank=True)
+    #: The same by the last Date, if that was too far from our clock to be believed; null: it was not.
+    doubtful_offset: float | None = fields.FloatField(null=True, blank=True, editable=False)
     #: The provider's clock at the first answer, or the ``t`` of the first valid signature. Stored once.
     first_contact_at: datetime | None = fields.DateTimeField(null=True, blank=True)
     #: When the first full resync was complete; null: an answer may bring objects from before the installation.

@@ -126,8 +126,11 @@ def _end(run: ReconciliationRun, held: Held) -> _End:
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
         return _End(now - UNDATED, now - UNDATED)
+    offset = (date - now).total_seconds()
     if abs(date - now) <= CREDIBLE:
-        held.write(clock_offset=(date - now).total_seconds())
+        held.write(clock_offset=offset, doubtful_offset=None)
+    else:
+        held.write(doubtful_offset=offset)  # health shows it
     if abs(date - expected) > CREDIBLE:
         message = f"The provider's Date is {date}, our clock says {now}: one of them is wrong."
         call_attention(run, Reason.PROVIDER_CLOCK, message)

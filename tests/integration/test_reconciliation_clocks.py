@@ -11,7 +11,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from payments_integration import inbox, projection, reconciliation, services
+from payments_integration import health, inbox, projection, reconciliation, services
 from payments_integration.models import (
     AccountState,
     DepositReference,
@@ -23,6 +23,7 @@ from payments_integration.models import (
 )
 from payments_integration.reconciliation.commands import run_due
 from payments_integration.sandbox import Fault
+from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.conftest import Receiver
@@ -54,6 +55,22 @@ class TestClocks:
             clock.shift(timedelta(days=1))
             reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
+
+    @pytest.mark.parametrize(("hours", "message"), [(3, "3 h ahead of"), (-3, "3 h behind"), (72, "3 d ahead of")])
+    def test_health_shows_a_large_difference_until_the_clocks_agree(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]], hours: int, message: str
+    ) -> None:
+        def shown() -> list[str]:
+            problems = health.examine("default").accounts["default"].problems
+            return [problem.message for problem in problems if problem.code == Reason.PROVIDER_CLOCK]
+
+        reconciliation.reconcile_events()
+        _answers_are_dated(sandbox, timedelta(hours=hours))
+        reconciliation.reconcile_events()
+        assert shown() == [f"the provider's clock is {message} ours"]
+        _answers_are_dated(sandbox, timedelta())
+        reconciliation.reconcile_events()
+        assert not shown()
 
     def test_a_watermark_in_the_future_makes_the_pass_read_everything_again(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
