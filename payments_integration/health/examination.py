@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 from django.db.models import Value
@@ -12,6 +13,7 @@ from django.utils import timezone
 from payments_integration import conf
 from payments_integration.attention import ACTIONS
 from payments_integration.db import statements
+from payments_integration.enums import OPEN_PAYMENT_STATUSES, OPEN_PAYOUT_STATUSES, OPEN_REFUND_STATUSES
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
 from payments_integration.health.backlogs import LIMIT
 from payments_integration.health.report import (
@@ -27,10 +29,15 @@ from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,
     DueRefresh,
+    Erasure,
     Event,
     EventState,
     Operation,
+    Payment,
+    Payout,
+    Refund,
     StatusChange,
+    WebhookEndpoint,
 )
 from payments_integration.reconciliation import UNREADABLE
 from payments_integration.signals import Reason
@@ -235,11 +242,16 @@ def _removed_accounts() -> dict[str, RemovedAccount]:
             ("events", Event.objects.filter(state__in=UNFINISHED)),
             ("events", StatusChange.objects.filter(state__in=UNFINISHED)),
             ("refreshes", DueRefresh.objects.all()),
+            ("erasures", Erasure.objects.filter(done_at=None)),
+            ("objects", Payment.objects.filter(status__in=OPEN_PAYMENT_STATUSES)),
+            ("objects", Payout.objects.filter(status__in=OPEN_PAYOUT_STATUSES)),
+            ("objects", Refund.objects.filter(status__in=OPEN_REFUND_STATUSES)),
+            ("endpoints", WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)),
         )
     ]
     counts = Counter(statements.union_of(parts, using=parts[0].db, convert=True))
     return {
-        alias: RemovedAccount(*(counts[alias, what] for what in ("operations", "events", "refreshes")))
+        alias: RemovedAccount(*(counts[alias, kind.name] for kind in fields(RemovedAccount)))
         for alias in sorted({alias for alias, _ in counts})
     }
 
@@ -258,16 +270,24 @@ def _renamed(removed: Iterable[str]) -> dict[str, str]:
 
 
 def _removed_problems(removed: dict[str, RemovedAccount], renamed: dict[str, str]) -> Iterator[Problem]:
+    if removed and not conf.current().ACCOUNTS:
+        message = f"no account is configured, and the database has rows of {', '.join(removed)}"
+        yield _problem(Reason.REMOVED_ACCOUNT, len(removed), message)
+    for alias, rows in removed.items():
+        found = {
+            "open operations": rows.operations,
+            "unfinished events": rows.events,
+            "open erasures": rows.erasures,
+            "open payments, payouts and refunds": rows.objects,
+            "webhook endpoints": rows.endpoints,
+        }
+        if any(found.values()):
+            has = ", ".join(f"{_number(count)} {what}" for what, count in found.items() if count)
+            message = f"the account {alias} is not configured any more and has {has}"
+            yield _problem(Reason.REMOVED_ACCOUNT, sum(found.values()), message)
     for old, new in renamed.items():
         message = f"the account {old} seems to be called {new} now: run payments_rename_account {old} {new}"
         yield _problem(Reason.REMOVED_ACCOUNT, 1, message)
-    for alias, rows in removed.items():
-        if rows.operations or rows.events:
-            message = (
-                f"the account {alias} is not configured any more and has {_number(rows.operations)} open operations "
-                f"and {_number(rows.events)} unfinished events"
-            )
-            yield _problem(Reason.REMOVED_ACCOUNT, rows.operations + rows.events, message)
 
 
 def _waiting_problem(code: Reason, waiting: Waiting, what: str) -> Problem:

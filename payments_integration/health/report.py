@@ -184,6 +184,11 @@ class RemovedAccount:
     operations: int = 0
     events: int = 0
     refreshes: int = 0
+    erasures: int = 0
+    #: Payments, payouts and refunds whose status may still change.
+    objects: int = 0
+    #: Webhook endpoints to which the provider still delivers.
+    endpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from django.db import Error, connections, router
@@ -180,8 +180,8 @@ def _add_report(families: _Families, report: Report) -> None:
         _add_account(families, alias, account)
     _add_problems(families, "", report.problems, {Reason.DATABASE, Reason.REMOVED_ACCOUNT})
     for alias, rows in report.removed_accounts.items():
-        for kind in ("operations", "events", "refreshes"):
-            families.add("payments_removed_account_rows", getattr(rows, kind), alias, kind)
+        for kind, count in asdict(rows).items():
+            families.add("payments_removed_account_rows", count, alias, kind)
 
 
 def _add_problems(families: _Families, alias: str, problems: list[Problem], codes: set[Reason]) -> None:

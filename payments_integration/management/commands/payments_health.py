@@ -55,7 +55,8 @@ class Command(PaymentsCommand):
         for alias, rows in report.removed_accounts.items():
             self.stdout.write(
                 f"{alias} (not configured any more): {rows.operations} open operations, "
-                f"{rows.events} unfinished events, {rows.refreshes} due refreshes"
+                f"{rows.events} unfinished events, {rows.refreshes} due refreshes, {rows.erasures} open erasures, "
+                f"{rows.objects} open payments, payouts and refunds, {rows.endpoints} webhook endpoints"
             )
         for problem in report.problems:
             self._problem(problem, health.explain_removed(report.removed_accounts) if explain else [])

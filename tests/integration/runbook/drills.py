@@ -13,7 +13,7 @@ from django.db import transaction
 from payments_integration import inbox, schemas, services
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
 from payments_integration.inbox import processing
-from payments_integration.models import AccountState, Event, EventState, ReconciliationRun, WebhookEndpoint
+from payments_integration.models import AccountState, Event, EventState, Payout, ReconciliationRun, WebhookEndpoint
 from payments_integration.signals import Reason
 from payments_integration.testing import signed_delivery
 from tests.integration.reconciling import after_each_page
@@ -355,4 +355,5 @@ def _an_alias_is_gone(site: Site) -> Iterator[None]:
     yield
     site.account("old", API_KEY=old)
     site.run("payments_process")
+    services.cancel_payout(Payout.objects.get(account="old"))
     site.remove("old")

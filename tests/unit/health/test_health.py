@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -539,6 +540,47 @@ def test_unfinished_work_of_removed_accounts_is_a_problem() -> None:
     assert (problem.code, problem.count) == (Reason.REMOVED_ACCOUNT, 3)
     assert not report.ok
     assert health.examine("default").ok
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (rows.erasure, "1 open erasures"),
+        (partial(rows.payment, status="on_hold"), "1 open payments, payouts and refunds"),
+        (partial(rows.payout, status="processing"), "1 open payments, payouts and refunds"),
+        (partial(rows.refund, status="created"), "1 open payments, payouts and refunds"),
+        (rows.endpoint, "1 webhook endpoints"),
+    ],
+)
+def test_an_alias_that_was_lost_from_the_setting_is_a_problem(make: Callable[..., Any], shown: str) -> None:
+    make(account="gone")
+    (problem,) = health.examine().problems
+    assert (problem.code, problem.count) == (Reason.REMOVED_ACCOUNT, 1)
+    assert problem.message == f"the account gone is not configured any more and has {shown}"
+
+
+def test_a_closed_account_needs_nothing() -> None:
+    rows.erasure(account="gone", done_at=timezone.now())
+    rows.payment(account="gone", status="succeeded")
+    rows.payout(account="gone", status="returned")
+    rows.refund(account="gone", status="failed")
+    rows.endpoint(account="gone", deleted_at=timezone.now())
+    rows.endpoint(account="gone", gone_at=timezone.now())
+    AccountState.objects.create(account="gone")
+    report = health.examine()
+    assert list(report.removed_accounts) == ["gone"]
+    assert not report.problems
+
+
+def test_an_empty_setting_is_a_problem_if_an_account_is_stored(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {}}
+    AccountState.objects.all().delete()
+    WebhookEndpoint.objects.all().delete()
+    assert health.examine().ok
+    AccountState.objects.create(account="default")
+    (problem,) = health.examine().problems
+    assert problem.code == Reason.REMOVED_ACCOUNT
+    assert problem.message == "no account is configured, and the database has rows of default"
 
 
 def fill(number: int) -> None:

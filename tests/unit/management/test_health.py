@@ -200,7 +200,9 @@ REPORT: dict[str, Any] = {
     "ok": bool,
     "checked_at": str,
     "accounts": {"default": ACCOUNT, "second": ACCOUNT},
-    "removed_accounts": {"gone": {"operations": int, "events": int, "refreshes": int}},
+    "removed_accounts": {
+        "gone": dict.fromkeys(("operations", "events", "refreshes", "erasures", "objects", "endpoints"), int)
+    },
     "problems": [PROBLEM],
 }
 
