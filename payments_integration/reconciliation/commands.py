@@ -33,9 +33,9 @@ def run_due(
     """Do once what a worker and its schedule would do for an account now. Returns the records of the passes.
 
     Each kind of pass runs if the schedule's interval has passed since the last one began, or if the provider refused
-    the API key then. Pruning follows the daily sweep; with the first account, also that of accounts that the setting
-    no longer has. ``reconcile_now``: run every pass, whenever the last one was. ``turn_seconds`` and ``done`` are the
-    same as in ``process_due``. If the process is asked to stop, no further pass begins.
+    the API key then. Pruning follows the daily sweep; with the first account, also the accounts that the setting no
+    longer has are pruned. ``reconcile_now``: run every pass, whenever the last one was. ``turn_seconds`` and ``done``
+    are the same as in ``process_due``. If the process is asked to stop, no further pass begins.
     """
     runs: list[ReconciliationRun] = []
 

@@ -70,12 +70,12 @@ def prune(
 
 
 def prune_with(account: str) -> None:
-    """Prune an account. With the first account of the setting, also those that the setting no longer has.
+    """Prune an account. With the first account of the setting, also accounts that the setting no longer has.
 
-    Nothing else prunes them, and so they follow the daily sweep of one account.
+    Nothing else prunes them, so they follow the daily sweep of one account.
     """
     known = list(conf.current().ACCOUNTS)
-    removed = [alias for alias in stored_accounts() if alias not in known] if account == known[0] else []
+    removed = [alias for alias in stored_accounts() if alias not in known] if known[:1] == [account] else []
     each([account, *removed], prune)
 
 
