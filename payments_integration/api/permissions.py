@@ -7,7 +7,7 @@ user may change one of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
 from django.utils.module_loading import import_string
@@ -17,7 +17,9 @@ from rest_framework.request import Request
 
 from payments_integration import conf, permissions
 from payments_integration.api.errors import refused
-from payments_integration.api.schema import Route
+
+if TYPE_CHECKING:  # the checks read this module's classes also without the extra ``api``
+    from payments_integration.api.schema import Route
 
 
 class _ByPermission(BasePermission):

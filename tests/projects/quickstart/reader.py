@@ -62,6 +62,8 @@ class Reader:
     programs: Path = Path(sys.executable).parent
     modules: str = str(ROOT)
     patience: float = PATIENCE
+    #: As PYTHONWARNINGS.
+    warnings: str = "error"
     _servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def follow(self, blocks: list[Block]) -> None:
@@ -133,4 +135,5 @@ class Reader:
         ours = ("DJANGO_", "PAYMENTS_", "DATABASE_")
         rest = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
-        return {**rest, "PATH": path, "PYTHONPATH": self.modules, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "error"}
+        own = {"PYTHONPATH": self.modules, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": self.warnings}
+        return {**rest, "PATH": path, **own}
