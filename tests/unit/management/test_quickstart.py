@@ -800,7 +800,7 @@ def test_an_order_may_know_its_price_without_a_field(project: Project, registry:
     compile(text, "test_payments.py", "exec")
     assert "order = Order.objects.create()\n        ...  # give it a price, for example by its lines\n" in text
     assert "self.assertEqual((payment.amount, payment.currency), order.payments_price())\n" in text
-    assert "# Assert what your handler marked: an error of a handler is logged" in text, "no paid_at: only you know"
+    assert "# Assert what your handler marked. If it fails, settle() only warns" in text, "no paid_at: only you know"
 
 
 @pytest.mark.parametrize(
