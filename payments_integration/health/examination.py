@@ -243,9 +243,9 @@ def _removed_accounts() -> dict[str, RemovedAccount]:
             ("events", StatusChange.objects.filter(state__in=UNFINISHED)),
             ("refreshes", DueRefresh.objects.all()),
             ("erasures", Erasure.objects.filter(done_at=None)),
-            ("objects", Payment.objects.filter(status__in=OPEN_PAYMENT_STATUSES)),
-            ("objects", Payout.objects.filter(status__in=OPEN_PAYOUT_STATUSES)),
-            ("objects", Refund.objects.filter(status__in=OPEN_REFUND_STATUSES)),
+            ("open_objects", Payment.objects.filter(status__in=OPEN_PAYMENT_STATUSES)),
+            ("open_objects", Payout.objects.filter(status__in=OPEN_PAYOUT_STATUSES)),
+            ("open_objects", Refund.objects.filter(status__in=OPEN_REFUND_STATUSES)),
             ("endpoints", WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)),
         )
     ]
@@ -278,7 +278,7 @@ def _removed_problems(removed: dict[str, RemovedAccount], renamed: dict[str, str
             "open operations": rows.operations,
             "unfinished events": rows.events,
             "open erasures": rows.erasures,
-            "open payments, payouts and refunds": rows.objects,
+            "open payments, payouts and refunds": rows.open_objects,
             "webhook endpoints": rows.endpoints,
         }
         if any(found.values()):

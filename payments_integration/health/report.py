@@ -186,7 +186,7 @@ class RemovedAccount:
     refreshes: int = 0
     erasures: int = 0
     #: Payments, payouts and refunds whose status may still change.
-    objects: int = 0
+    open_objects: int = 0
     #: Webhook endpoints to which the provider still delivers.
     endpoints: int = 0
 

@@ -56,7 +56,7 @@ class Command(PaymentsCommand):
             self.stdout.write(
                 f"{alias} (not configured any more): {rows.operations} open operations, "
                 f"{rows.events} unfinished events, {rows.refreshes} due refreshes, {rows.erasures} open erasures, "
-                f"{rows.objects} open payments, payouts and refunds, {rows.endpoints} webhook endpoints"
+                f"{rows.open_objects} open payments, payouts and refunds, {rows.endpoints} webhook endpoints"
             )
         for problem in report.problems:
             self._problem(problem, health.explain_removed(report.removed_accounts) if explain else [])

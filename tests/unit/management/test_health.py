@@ -201,7 +201,7 @@ REPORT: dict[str, Any] = {
     "checked_at": str,
     "accounts": {"default": ACCOUNT, "second": ACCOUNT},
     "removed_accounts": {
-        "gone": dict.fromkeys(("operations", "events", "refreshes", "erasures", "objects", "endpoints"), int)
+        "gone": dict.fromkeys(("operations", "events", "refreshes", "erasures", "open_objects", "endpoints"), int)
     },
     "problems": [PROBLEM],
 }
