@@ -258,8 +258,11 @@ def _refuse_uncallable(handler: Callable[..., Any], protocol: Any, example: str)
     for name, parameter in inspect.signature(protocol.__call__).parameters.items():
         if name == "self":
             continue
+        own = signature.parameters.get(name)
         if parameter.kind == inspect.Parameter.POSITIONAL_ONLY:
             positional.append(name)
+        elif own is not None and own.kind == inspect.Parameter.POSITIONAL_ONLY:
+            continue  # Python 3.13.0 would bind it by its name, as no call does
         elif parameter.kind == inspect.Parameter.KEYWORD_ONLY and (takes_any or name in signature.parameters):
             named[name] = None
     try:

@@ -127,7 +127,7 @@ def prune(account: str | None = None) -> None:
     if account is None:
         reconciliation.prune()
     else:
-        reconciliation.prune_with(account)
+        reconciliation.prune_daily(account)
 
 
 def wake_up(account: str | None) -> None:

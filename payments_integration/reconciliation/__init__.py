@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         rename_account as rename_account,
         stored_accounts as stored_accounts,
     )
-    from payments_integration.reconciliation.retention import prune as prune, prune_with as prune_with
+    from payments_integration.reconciliation.retention import prune as prune, prune_daily as prune_daily
     from payments_integration.reconciliation.runs import DeadlinePassed as DeadlinePassed, each as each
 else:
     __getattr__, __dir__, __all__ = lazy.exports(__name__)

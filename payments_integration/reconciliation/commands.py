@@ -17,7 +17,7 @@ from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
-from payments_integration.reconciliation.retention import prune_with
+from payments_integration.reconciliation.retention import prune_daily
 from payments_integration.reconciliation.runs import PASS, state_of
 from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
@@ -51,7 +51,7 @@ def run_due(
         # Without a time the sweeps fail, and pruning does not wait for them.
         now_swept_at = _swept_at(account)
         if now_swept_at is None or now_swept_at != swept_at:
-            prune_with(account)
+            prune_daily(account)
     if begins(RunKind.BALANCES, "sync_balances"):
         runs.append(reconcile_balances(account))
     process_due(account, turn_seconds=turn_seconds, done=done)

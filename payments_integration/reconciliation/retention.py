@@ -69,7 +69,7 @@ def prune(
     return counts
 
 
-def prune_with(account: str) -> None:
+def prune_daily(account: str) -> None:
     """Prune an account. With the first account of the setting, also accounts that the setting no longer has.
 
     Nothing else prunes them, so they follow the daily sweep of one account.

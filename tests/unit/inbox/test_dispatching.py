@@ -258,6 +258,7 @@ def test_unknown_kinds_that_differ_by_case_stop_no_dispatch(receiver: Receiver, 
     take_in(event(factories.payment(), id="evt_other"))
     inbox.dispatch()
     assert {"evt_0", "evt_1", "evt_other"} <= {*receiver.dispatched}
+    assert kinds[1] not in list(Event.objects.values_list("object_kind", flat=True))
 
 
 @pytest.mark.case(94)
