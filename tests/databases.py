@@ -44,6 +44,13 @@ _BLOCKED = (
     " AND info REGEXP '^(INSERT|UPDATE|DELETE)|FOR UPDATE' AND time_ms > 200"
 )
 
+#: The other sessions on the test's database.
+_OTHERS = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    if POSTGRES
+    else "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+)
+
 #: The suites that run on each database.
 _SUITES = [Path(__file__).parent / name for name in ("unit", "integration")]
 _FIXTURES = {"db", "transactional_db", "live_server"}
@@ -92,6 +99,15 @@ def wait_at_most(seconds: float) -> None:
         execute(f"SET lock_timeout = {int(seconds * 1000)}")
     else:
         execute(f"SET innodb_lock_wait_timeout = {max(1, round(seconds))}")
+
+
+def other_sessions() -> frozenset[int]:
+    """Those of other processes and threads on the test's database. Empty on SQLite, which has no server."""
+    if SQLITE:
+        return frozenset()
+    with connection.cursor() as cursor:
+        cursor.execute(_OTHERS)
+        return frozenset(row[0] for row in cursor.fetchall())
 
 
 def wait_for_blocked(count: int = 1, seconds: float = 30.0) -> None:

@@ -339,13 +339,13 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float, what: str, *, pause: float = 0.05) -> Any:
     """The first true result of ``condition``; AssertionError naming ``what`` after ``seconds``."""
     end = time.monotonic() + seconds
     while not (result := condition()):
         if time.monotonic() > end:
             raise AssertionError(f"waited {seconds:g} s for {what}")
-        time.sleep(0.05)
+        time.sleep(pause)
     return result
 
 

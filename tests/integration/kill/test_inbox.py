@@ -194,7 +194,6 @@ def test_a_kill_at_any_boundary_of_dispatch_costs_only_the_event_in_hand_an_atte
     for n in count(1):
         assert n < TOO_MANY
         end = site.run("dispatch", die_at=n)
-        # There are two claims if the database has not noticed the death before, so that an object is still locked.
         for row in ObjectDispatch.objects.exclude(claim_token="").order_by("-turn"):
             in_hand[row.claim_token] = row.event_in_hand  # the lowest turn is the last one
         site.later(0.25)

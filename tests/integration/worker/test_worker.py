@@ -6,10 +6,9 @@ import signal
 from collections import Counter
 
 import pytest
-from django.db import connection
 
 from payments_integration.models import Event, ObjectDispatch
-from tests.databases import DRIVER, POSTGRES, SQLITE, execute
+from tests.databases import DRIVER, POSTGRES, SQLITE, execute, other_sessions
 from tests.factories.receivers.models import ReceiverCall
 from tests.integration.worker.conftest import NEVER, Site, done, until
 
@@ -73,21 +72,8 @@ def test_a_lost_connection_is_replaced(site: Site) -> None:
     site.deliver()
     until(lambda: done() == 1)
 
-    def end_the_other_sessions() -> None:
-        if POSTGRES:
-            execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND pid <> pg_backend_pid()"
-            )
-            return
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
-            )
-            for (number,) in cursor.fetchall():
-                cursor.execute(f"KILL CONNECTION {number}")
-
-    end_the_other_sessions()
+    for session in other_sessions():
+        execute(f"SELECT pg_terminate_backend({session})" if POSTGRES else f"KILL CONNECTION {session}")
     worker.says("connecting again")  # after an OperationalError, or psycopg2's InterfaceError
     site.deliver()
     until(lambda: done() == 2)
