@@ -107,7 +107,7 @@ class CheckoutStatusView(ReturnByPost, TemplateView):
             **{
                 "payment": payment,
                 "is_test": conf.is_test(self.subject.account),
-                "status": shown_status(payment),
+                "status": shown_status(payment, subject=self.subject),
                 "amount": format_for_payer(payment.amount, payment.currency, payment.country) if payment else "",
                 "reference": visible(reference or ""),
                 "receipt_url": links.receipt_path(self.kwargs["token"]),
@@ -124,7 +124,7 @@ class CheckoutStatusView(ReturnByPost, TemplateView):
     def get_pay_again_url(self, payment: Payment | None) -> str:
         """Return the target of the button "Pay again", which the page's address contains; empty for no button.
 
-        The page shows the button when the payment has failed, has expired or was canceled.
+        The page shows the button when the payment has failed, was refused, has expired or was canceled.
         """
         return self.subject.pay_again_url
 
@@ -138,7 +138,7 @@ class CheckoutStatusDataView(CheckoutView):
     def get(self, request: HttpRequest, token: str) -> HttpResponse:
         self.subject = self.read_token(token)
         payment = self.get_payment()
-        now = shown_status(payment)
+        now = shown_status(payment, subject=self.subject)
         return JsonResponse(
             {
                 "status": now.status,

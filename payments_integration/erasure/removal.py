@@ -145,9 +145,7 @@ def _erase_all(keys: Sequence[ObjectKey], erased: Erased) -> None:
     for key in sorted(wanted):
         if key not in known:
             _record(key, "with what it belongs to")
-        left = _erase_operations(key, erased)
-        if key[1] != Erasure.OPERATION:
-            left += _erase_object(key, erased)
+        left = _erase_operations(key, erased) + _erase_object(key, erased)
         if not left:
             updated(Erasure.objects.filter(of_objects([key]), done_at=None), done_at=timezone.now())
 

@@ -13,7 +13,7 @@ from payments_integration.enums import (
     VAIN_PAYMENT_STATUSES,
     PaymentStatus as Status,
 )
-from payments_integration.models import OPEN_OPERATION_STATES, Operation, Payment
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
 from payments_integration.money import format_for_payer
 from payments_integration.payable.queries import DEPOSITS
 from payments_integration.payer.links import Subject
@@ -63,7 +63,7 @@ TONES: dict[str, str] = {
 class ShownStatus:
     """The words of a page about a payment."""
 
-    #: The provider's status; empty if there is no payment yet.
+    #: The provider's status; ``failed`` if it refused to create a payment; empty if there is no payment yet.
     status: str
     headline: str
     message: str
@@ -105,9 +105,27 @@ def find_payment(subject: Subject) -> Payment | None:
     return found
 
 
-def shown_status(payment: Payment | None) -> ShownStatus:
-    """Return the status now. None stands for a payment that was requested and is not in the mirror yet."""
+def is_refused(subject: Subject) -> bool:
+    """Return True if every attempt to create the payment was refused or not sent, so that none will come."""
+    if not subject.merchant_reference:
+        return False
+    attempts = Operation.objects.filter(
+        account=subject.account, merchant_reference=subject.merchant_reference, operation="create_payment"
+    )
+    states = set(attempts.order_by().values_list("state", flat=True).distinct())
+    return bool(states) and states <= {OperationState.REJECTED, OperationState.CLOSED}
+
+
+def shown_status(payment: Payment | None, *, subject: Subject | None = None) -> ShownStatus:
+    """Return the status now.
+
+    None stands for a payment that was requested and is not in the mirror yet. If all attempts of the ``subject`` were
+    refused, it is shown as a failed payment.
+    """
     if payment is None:
+        if subject is not None and is_refused(subject):
+            words = str(HEADLINES[Status.FAILED]), str(_MESSAGES[Status.FAILED])
+            return ShownStatus(Status.FAILED, *words, TONES[Status.FAILED], is_final=True)
         words = _("We are looking for your payment"), _("This takes a moment. Please do not pay again.")
         return ShownStatus("", *words, "open", is_final=False)
     status = payment.status

@@ -23,7 +23,7 @@ from payments_integration.contrib.backoffice.apps import LABEL
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.contrib.backoffice.todo import SHOWN, Kind, Thing
 from payments_integration.db.transactions import locked, repeatable
-from payments_integration.models import MIRRORS, Payment
+from payments_integration.models import MIRRORS, Erasure, Operation, Payment
 from payments_integration.projection import is_history, ours
 from payments_integration.signals import Reason
 from payments_integration.validation.validator import Validator
@@ -216,6 +216,9 @@ def _mark(thing: Thing) -> Todo:
 
 def _is_erased(thing: Thing) -> bool:
     """Return True if the object's personal data was erased. Takes the lock of an erasure, so no note follows one."""
+    if thing.object_kind == Erasure.OPERATION:
+        operation = locked(Operation.objects.filter(pk=thing.object_id)).first()
+        return operation is not None and operation.body is None
     model = MIRRORS.get(thing.object_kind)
     if model is None:
         return False

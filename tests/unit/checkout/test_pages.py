@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration.checkout import status_url
-from payments_integration.models import Payment
+from payments_integration.models import Operation, Payment
 from payments_integration.payer import links
 from payments_integration.payer.links import Subject
 from tests.factories import checkout as rows, rows as stored
@@ -116,6 +116,23 @@ def test_the_page_works_before_the_payment_is_mirrored(client: Client, provider:
     }
     rows.payment()
     assert data(client, subject)["status"] == "requires_action"
+
+
+def test_the_page_offers_to_pay_again_once_every_attempt_was_refused(client: Client) -> None:
+    subject = Subject("default", merchant_reference="order-1", pay_again_url="https://shop.example/cart/")
+    attempt = {"operation": "create_payment", "merchant_reference": "order-1"}
+    stored.operation(state="rejected", **attempt)
+    stored.operation(state="closed", **attempt)
+    page = check_is_harmless(client.get(url(subject)).content.decode())
+    assert "No payment has arrived." in page.text
+    [again] = [item for item in page.all("p") if "data-payments-again" in item]
+    assert "hidden" not in again
+    shown = data(client, subject)
+    assert (shown["status"], shown["tone"], shown["final"]) == ("failed", "bad", True)
+    operation = stored.operation(state="due", **attempt)
+    for state in ("due", "done"):  # a payment may come, or is about to be in the mirror
+        Operation.objects.filter(pk=operation.pk).update(state=state)
+        assert data(client, subject)["headline"] == "We are looking for your payment"
 
 
 def test_of_several_attempts_the_page_shows_the_paid_or_the_newest_one(client: Client) -> None:

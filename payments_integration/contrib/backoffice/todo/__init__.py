@@ -27,24 +27,32 @@ from payments_integration.contrib.backoffice.todo.rows import (
     OF_ORDERS as OF_ORDERS,
     SHOWN as SHOWN,
     Asked as Asked,
+    Found as Found,
     Kind as Kind,
     Thing as Thing,
     View as View,
 )
+from payments_integration.enums import kind_of
+from payments_integration.models import MIRRORS, Erasure
 
 
 def things(asked: Asked, differences: Iterable[Thing]) -> list[Thing]:
     """Return the oldest ``SHOWN`` things and one more, oldest first. ``differences`` are from ``differences_of``."""
     read = mirrored_rows(asked)
-    found = [
-        Thing(asked.account, row, getattr(MODELS[Kind(row.kind)], "kind", "operation"), row.thing)
-        for row in read
-        if row.kind != Kind.PAID_TWICE
-    ]
+    found = [Thing(asked.account, row, *_object_of(row)) for row in read if row.kind != Kind.PAID_TWICE]
     twice = [row for row in read if row.kind == Kind.PAID_TWICE]
     orders = [each for each in (*paid_twice(asked, twice), *differences) if _is_asked(asked, each)]
     found += with_people(marked(asked, sorted(orders, key=_age)))
     return sorted(found, key=_age)[: SHOWN + 1]
+
+
+def _object_of(row: Found) -> tuple[str, str]:
+    """Return kind and id of the object by which an erasure finds the note; an operation's is its target, if any."""
+    kind = getattr(MODELS[Kind(row.kind)], "kind", "")
+    if kind:
+        return kind, row.thing
+    target = kind_of(row.about)
+    return (target.value, row.about) if target in MIRRORS else (Erasure.OPERATION, row.thing)
 
 
 def _age(thing: Thing) -> tuple[bool, datetime, str]:

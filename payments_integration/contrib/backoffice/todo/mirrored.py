@@ -251,16 +251,39 @@ def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:
     rows = Operation.objects.filter(account=asked.account, state=OF_OPERATIONS[kind])
     if kind not in asked.others:
         rows = rows.filter(actor_id=asked.user_id).exclude(actor_id="")
+    return _of_ledger(rows, began="created_at", erased=Value(0, IntegerField()))
+
+
+def _of_ledger(rows: QuerySet[Any], *, began: str, erased: Any) -> QuerySet[Any]:
     target = Payment.objects.filter(account=OuterRef("account"), pk=OuterRef("target_id"))
     reference = Coalesce(
         NullIf(F("merchant_reference"), Value("")), Subquery(target.values("merchant_reference")[:1]),
         Value(""), output_field=CharField(),
     )  # fmt: skip
-    return rows.annotate(
-        began=F("created_at"), row_status=F("operation"), row_reference=reference,
+    found: QuerySet[Any] = rows.annotate(
+        began=F(began), row_status=F("operation"), row_reference=reference,
         row_person=Coalesce(Subquery(target.values("payer")[:1]), F("arguments")), row_reason=Value("", CharField()),
-        row_erased=Value(0, IntegerField()), row_about=F("target_id"), row_actor=F("actor_id"),
+        row_erased=erased, row_about=F("target_id"), row_actor=F("actor_id"),
     )  # fmt: skip
+    return found
+
+
+def _refused(asked: Asked) -> QuerySet[Any]:
+    """Return deferred calls that the provider refused, if the same was not asked for again."""
+    later = Operation.objects.filter(
+        account=OuterRef("account"), operation=OuterRef("operation"), created_at__gt=OuterRef("created_at")
+    ).exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))
+    # Calls without a target, or without a reference, do not stand for each other.
+    same = (later.filter(**{name: NullIf(OuterRef(name), Value(""))}) for name in ("target_id", "merchant_reference"))
+    rows = Operation.objects.filter(
+        *(~Exists(each) for each in same),
+        account=asked.account,
+        state=OperationState.REJECTED,
+        deferred=True,
+        created_at__gte=NOW - timedelta(days=FAILED_DAYS),
+    )
+    erased = Case(When(body=None, then=Value(1)), default=Value(0), output_field=IntegerField())
+    return _of_ledger(rows, began="closed_at", erased=erased)
 
 
 def _doubles(asked: Asked) -> QuerySet[Any]:
@@ -282,4 +305,5 @@ _PARTS: dict[Kind, Any] = {
     Kind.DECIDE: lambda asked: _operations(Kind.DECIDE, asked),
     Kind.APPROVE: lambda asked: _operations(Kind.APPROVE, asked),
     Kind.UNKNOWN: lambda asked: _operations(Kind.UNKNOWN, asked),
+    Kind.REFUSED: _refused,
 }

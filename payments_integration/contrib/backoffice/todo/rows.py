@@ -31,6 +31,9 @@ class Kind(TextChoices):
     APPROVE = "approve", _("to approve")
     #: An operation without a known outcome. In most cases it is resolved without a person.
     UNKNOWN = "unknown", _("outcome not known")
+    #: A deferred call that the provider refused in the last ``FAILED_DAYS``. No caller waited for its answer. It ends
+    #: when the same is asked for again, or by a note.
+    REFUSED = "refused", _("deferred call that was refused")
     #: A payout that failed or was returned in the last ``FAILED_DAYS``. It ends when it is paid again, or by a note.
     PAYOUT = "payout", _("payout that did not arrive")
     #: A refund that failed or was returned in the last ``FAILED_DAYS``. It ends with another refund, or by a note.
@@ -62,6 +65,7 @@ MODELS: dict[Kind, type[Model]] = {
     Kind.DECIDE: Operation,
     Kind.APPROVE: Operation,
     Kind.UNKNOWN: Operation,
+    Kind.REFUSED: Operation,
     Kind.PAYOUT: Payout,
     Kind.REFUND: Refund,
     Kind.ON_HOLD: Payment,

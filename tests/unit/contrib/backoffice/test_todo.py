@@ -23,7 +23,7 @@ from payments_integration import reconciliation, signals
 from payments_integration.contrib.backoffice import handling, todo
 from payments_integration.contrib.backoffice.handling import report_unpaid
 from payments_integration.contrib.backoffice.todo import Kind, Thing, mirrored, orders
-from payments_integration.models import OperationState, Payment
+from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.signals import Reason
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
@@ -242,6 +242,42 @@ def test_an_operation_leaves_when_it_is_decided(state: str) -> None:
     assert kinds() == []
 
 
+def refused(**fields: Any) -> Operation:
+    """A deferred call that the provider refused."""
+    values = {"created_at": ago(days=2), "closed_at": ago(days=1), "deferred": True}
+    return rows.operation(state=OperationState.REJECTED, **{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"operation": "create_refund", "target_id": "pay_1"},
+        {"operation": "create_payment", "merchant_reference": "ORD-1"},
+    ],
+)
+def test_a_deferred_call_that_was_refused_leaves_when_the_same_is_asked_for_again(same: dict[str, str]) -> None:
+    refused(**same)
+    rows.operation(**same, created_at=ago(days=3))
+    rows.operation(**{**same, "operation": "cancel_payment"}, created_at=ago(hours=1))
+    for state in (OperationState.REJECTED, OperationState.CLOSED):
+        rows.operation(**same, state=state, created_at=ago(hours=1))
+    assert [(thing.kind, thing.since) for thing in things()] == [(Kind.REFUSED, ago(days=1))]
+    rows.operation(**same, state=OperationState.DUE, created_at=ago(hours=1))
+    assert kinds() == []
+
+
+def test_refused_calls_without_a_reference_do_not_answer_for_each_other() -> None:
+    refused(operation="create_payout")
+    rows.operation(operation="create_payout", created_at=ago(hours=1))
+    assert kinds() == ["refused"]
+
+
+def test_a_refused_call_leaves_by_itself_after_a_while_and_is_not_shown_if_a_caller_was_told() -> None:
+    refused(created_at=ago(days=91))
+    refused(deferred=False)
+    assert kinds() == []
+
+
 def test_an_operation_cannot_be_ended_by_a_note() -> None:
     rows.operation(state=OperationState.NEEDS_PERSON)
     [thing] = things()
@@ -444,6 +480,7 @@ def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
     reconciliation.report_doubles("default")
     for state in (OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL, OperationState.UNKNOWN):
         rows.operation(state=state, operation="create_refund", target_id=payment.pk, created_at=ago(hours=3))
+    refused(operation="cancel_payment", target_id=payment.pk)
     # Operations may still refund the payment, so its refund is not shown.
     assert {thing.kind for thing in things()} == set(Kind) - {Kind.REFUND}
     shown = " | ".join(lines(boss))
@@ -458,6 +495,7 @@ def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
         "Eva Paz refund: decide whether it happened",
         "Eva Paz refund: waits for approval",
         "Eva Paz refund: outcome not known yet",
+        "Eva Paz cancel of a payment: the provider refused it",
     ):
         assert words in shown, words
     with translation.override("pt-br"):

@@ -24,7 +24,7 @@ from payments_integration.contrib.backoffice import handling
 from payments_integration.contrib.backoffice.admin.overview import todo
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.exceptions import UNREACHABLE
-from payments_integration.models import EventState, OperationState, Payment, RunState
+from payments_integration.models import EventState, Operation, OperationState, Payment, RunState
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD
@@ -40,6 +40,7 @@ from tests.unit.contrib.backoffice.test_todo import (
     ordered,
     paid,
     press,
+    refused,
     things,
     user,
 )
@@ -53,8 +54,8 @@ def on_hold(**fields: Any) -> Payment:
     return became(rows.payment(**fields), "on_hold", ago(hours=2))  # type: ignore[no-any-return]
 
 
-def erase(*payments: Payment) -> erasure.Erased:
-    found = erasure.select(erasure.Selection(ids=frozenset(payment.pk for payment in payments)))
+def erase(*objects: Payment | Operation) -> erasure.Erased:
+    found = erasure.select(erasure.Selection(ids=frozenset(str(each.pk) for each in objects)))
     return erasure.erase(found, actor="test")
 
 
@@ -104,6 +105,14 @@ def test_operations_are_rows_of_people_who_can_end_them() -> None:
         assert not any("approval" in line for line in shown)
     [line] = seen_by("view_operation", "approve_operation")
     assert "waits for approval" in line
+
+
+def test_refused_calls_are_rows_of_people_who_see_operations() -> None:
+    refused(operation="create_payout", arguments={"destination": {"holder_name": "Ana Soto"}})
+    [line] = seen_by("view_operation", "view_personal_data")
+    assert "Ana Soto" in line
+    assert "the provider refused it" in line
+    assert seen_by("view_payment") == []
 
 
 def test_people_see_their_own_requests_as_waiting_for_another_person() -> None:
@@ -587,6 +596,23 @@ def test_a_note_about_an_erased_payer_is_not_kept() -> None:
     assert "erased" in lines(ana)[0]
     assert press(ana, form(ana), do="done", note="called Ana Soto") == "Done."
     assert Todo.objects.get().note == ""
+
+
+def test_an_erasure_empties_the_note_about_a_refused_call() -> None:
+    ana = browser(user("ana", *HANDLE, "view_operation", "view_personal_data"))
+    payment = rows.payment()
+    calls = [
+        refused(operation="create_payout", arguments={"destination": {"holder_name": "Ana Soto"}}),
+        refused(operation="create_refund", target_id=payment.pk),
+    ]
+    for _call in calls:
+        assert press(ana, form(ana), do="done", note="called Ana Soto") == "Done. The note is kept."
+    erase(calls[0], payment)
+    assert [mark.note for mark in Todo.objects.all()] == ["", ""]
+    Todo.objects.all().delete()
+    for _call in calls:
+        assert press(ana, form(ana), do="done", note="called Ana Soto") == "Done."
+    assert [mark.note for mark in Todo.objects.all()] == ["", ""]
 
 
 def test_the_menu_has_the_list_for_people_who_see_something_in_it() -> None:

@@ -65,6 +65,9 @@ _OF_OPERATIONS: dict[Kind, StrOrPromise] = {
     Kind.DECIDE: gettext_lazy("%(operation)s: decide whether it happened"),
     Kind.APPROVE: gettext_lazy("%(operation)s: waits for approval"),
     Kind.UNKNOWN: gettext_lazy("%(operation)s: outcome not known yet, do not repeat it"),
+    Kind.REFUSED: gettext_lazy(
+        "%(operation)s: the provider refused it, so nothing happened; ask again if it is still needed"
+    ),
 }
 
 
@@ -256,6 +259,8 @@ class TodoRows(AccountPage):
             return (_("See the request") if self._is_own_request(thing) else _("Approve or reject")), url
         if thing.kind in (Kind.DECIDE, Kind.UNKNOWN) and self._decides:
             return (_("Decide") if thing.kind == Kind.DECIDE else _("Look it up")), url
+        if thing.kind == Kind.REFUSED:
+            return _("See the request"), url
         return None
 
 
