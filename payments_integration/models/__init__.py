@@ -44,6 +44,7 @@ from payments_integration.models.operations import (
     OPERATION_PREFIX as OPERATION_PREFIX,
     Operation as Operation,
     OperationState as OperationState,
+    operation_states as operation_states,
     unknown_operations as unknown_operations,
 )
 from payments_integration.models.reconciliation import (

@@ -62,13 +62,20 @@ def operation_id_for(account: str, key: str) -> str:
     return OPERATION_PREFIX + hashlib.sha256(f"{account} {key}".encode()).hexdigest()[:32]
 
 
-def unknown_operations(references: Iterable[str | None]) -> set[str]:
-    """Return the merchant references that are ids of operations which this ledger does not have.
+def operation_states(references: Iterable[str | None]) -> dict[str, str]:
+    """Return the states of operations, by the merchant references that are ids of operations.
 
-    Another ledger sent them: this one before a backup was restored, or the ledger of another installation.
+    The state is empty if this ledger does not have the operation. Another ledger sent it: this one before a backup was
+    restored, or the ledger of another installation.
     """
     ids = {reference for reference in references if reference and re.fullmatch(_OPERATION_ID, reference)}
-    return ids - set(Operation.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
+    known = dict(Operation.objects.filter(pk__in=ids).values_list("pk", "state")) if ids else {}
+    return {each: known.get(each, "") for each in ids}
+
+
+def unknown_operations(references: Iterable[str | None]) -> set[str]:
+    """Return the merchant references that are ids of operations which this ledger does not have."""
+    return {each for each, state in operation_states(references).items() if not state}
 
 
 class Operation(Claimable):

@@ -1,11 +1,11 @@
 """Look up what became of an operation: in the mirror, and at the provider by reading.
 
-A single object that no other operation explains counts as the operation's result. A person decides about everything
-else.
+A single object that no other operation explains is the operation's result. A person decides about all others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,21 +23,6 @@ from payments_integration.sync import get_client
 
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
-
-
-def resolve_by_reading(claim: Claim) -> None:
-    """Look an operation up at the provider, and write the outcome. It stays unknown if reading fails."""
-    operation = claim.operation
-    try:
-        write_verdict(claim, _read_verdict(operation))
-    except (ProviderError, NoAnswer, PagingError) as error:
-        why = error.code if isinstance(error, ProviderError) else str(error)
-        if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
-            outcomes.needs_person(claim, f"looking it up keeps failing: {why}")
-        else:
-            outcomes.unknown(claim, f"looking it up failed: {why}")
-    except WireError as error:
-        outcomes.needs_person(claim, f"what was found cannot be read: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +55,21 @@ def link_result(claim: Claim, verdict: Verdict) -> bool:
     """Close the operation as the one that made the verdict's result. Returns False if another operation did."""
     found = verdict.result
     return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
+
+
+def resolve_by_reading(claim: Claim, write: Callable[[Claim, Verdict], None] = write_verdict) -> None:
+    """Look an operation up at the provider, and ``write`` the outcome. It stays unknown if reading fails."""
+    operation = claim.operation
+    try:
+        write(claim, _read_verdict(operation))
+    except (ProviderError, NoAnswer, PagingError) as error:
+        why = error.code if isinstance(error, ProviderError) else str(error)
+        if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
+            outcomes.needs_person(claim, f"looking it up keeps failing: {why}")
+        else:
+            outcomes.unknown(claim, f"looking it up failed: {why}")
+    except WireError as error:
+        outcomes.needs_person(claim, f"what was found cannot be read: {error}")
 
 
 def _read_verdict(operation: Operation) -> Verdict:

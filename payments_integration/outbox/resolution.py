@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import NoReturn
 
 from django.core.exceptions import ValidationError
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
+from payments_integration.dates import moment
 from payments_integration.db.claims import CLOCK_SLACK, ClaimLost
 from payments_integration.db.transactions import refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
@@ -31,12 +33,16 @@ _SENDABLE = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PE
 RESOLVE = "change_operation"
 CLOSE = "close_operation"
 
+#: A request may still be executed this long after it left.
+MAY_STILL_RUN = timedelta(minutes=15)
 #: A person may close these: the operation was never sent, or was left to a person.
 _CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
 
 
 def look_up(operation: Operation | str, actor: object = None) -> Operation:
     """Search the provider for the result of an operation whose outcome is open.
+
+    If nothing is found while the provider still knows its key, its outcome stays unknown, and a worker sends it again.
 
     Args:
         operation: An instance or its id.
@@ -56,9 +62,18 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     who = _name(actor)
     check_account(operation)
     _check_sent(operation)
+    is_sent_again = operation.state == OperationState.UNKNOWN and sending.may_resend(operation)
     with _claimed(operation, outcomes.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
-        look_ups.resolve_by_reading(claim)
+        look_ups.resolve_by_reading(claim, _write_if_found if is_sent_again else look_ups.write_verdict)
     return operation
+
+
+def _write_if_found(claim: outcomes.Claim, verdict: look_ups.Verdict) -> None:
+    """Leave what was not found to be sent again. Its first request may still run, which its key shows, and no list."""
+    if verdict.note == operations.NOT_FOUND:
+        outcomes.unknown(claim, verdict.note)
+    else:
+        look_ups.write_verdict(claim, verdict)
 
 
 def retry(operation: Operation | str, actor: object = None) -> Operation:
@@ -114,9 +129,10 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
 def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
     """Close an operation that was not executed, as a person has verified. It will not be sent.
 
-    For operations that need a person or were never sent. Reads the provider and the mirror first. If the operation was
-    recorded within the last hour under the present API key and never sent, or its account is gone, it reads only the
-    mirror.
+    For operations that need a person or were never sent. Its last attempt left ``MAY_STILL_RUN`` ago or earlier: the
+    provider may execute a request after its caller has stopped waiting. Reads the provider and the mirror first. If
+    the operation was recorded within the last hour under the present API key and never sent, or its account is gone,
+    it reads only the mirror.
 
     Args:
         operation: An instance or its id.
@@ -127,8 +143,8 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
         The closed operation.
 
     Raises:
-        ValidationError: The operation is another one, there is no comment, an object may be the operation's (the
-            message names it), or the provider cannot be asked.
+        ValidationError: The operation is another one, there is no comment, its last attempt may still run, an object
+            may be the operation's (the message names it), or the provider cannot be asked.
         PermissionDenied: The actor is staff and may not.
     """
     operation = load(operation)
@@ -136,6 +152,9 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
     who = decider(actor, comment)
     if operation.state in _CLOSABLE:
         _refuse_if_it_happened(operation)
+        if _may_still_run(operation):
+            message = _("It was sent a moment ago and may still be executed. Close it after %(time)s.")
+            refuse(message % {"time": moment((operation.last_sent_at or timezone.now()) + MAY_STILL_RUN)})
     note = operation.with_note(f"{who} closed it as never happened: {comment}")
     closing = {"state": OperationState.CLOSED, "closed_at": timezone.now(), "next_attempt_at": None, "note": note}
     if not updated(ledger.unclaimed(operation, _CLOSABLE), **closing):
@@ -264,7 +283,8 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
     Returns:
         Their names.
     """
-    names = {"mark_never_happened"} if operation.state in _CLOSABLE else set()
+    is_closable = operation.state in _CLOSABLE and not _may_still_run(operation)
+    names = {"mark_never_happened"} if is_closable else set()
     call = operations.get(operation.operation)
     if call is None or operation.account not in conf.aliases():
         return frozenset(names)
@@ -345,6 +365,12 @@ def _known_call(operation: Operation) -> operations.ProviderCall:
     if call is None:
         refuse(_("This version of the app does not know the operation %(name)s.") % {"name": operation.operation})
     return call
+
+
+def _may_still_run(operation: Operation) -> bool:
+    """Return True if a request may still run at the provider. No list shows its object yet."""
+    sent = operation.last_sent_at if operation.may_have_run else None
+    return sent is not None and timezone.now() - sent < MAY_STILL_RUN
 
 
 def _refuse_if_it_happened(operation: Operation) -> None:

@@ -149,7 +149,7 @@ def write_new(
         _set_history_aside(changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
-        rows.notice_unknown_operations(new)
+        rows.notice_unexpected(new)
         request_refreshes(
             {
                 (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
@@ -289,7 +289,7 @@ def _put(
         is_synced = facts is None or facts.is_synced
         recorded = facts.recorded if facts is not None else None
         row = _insert(account, resource, answered_at, duration, recorded=recorded, is_synced=is_synced)
-        rows.notice_unknown_operations([row])
+        rows.notice_unexpected([row])
         return row
     _same_account(row, account)
     values = rows.row_values(resource)

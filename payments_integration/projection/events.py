@@ -232,7 +232,7 @@ def _save(objects: Iterable[_Object], recorded: Mapping[ObjectKey, rows.Recorded
         change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]
     if inserted := [item.row for item in touched if item.is_new]:
-        rows.notice_unknown_operations(inserted)
+        rows.notice_unexpected(inserted)
     statements.insert_many(status_changes, keys=False)
     mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

@@ -32,14 +32,16 @@ from payments_integration.models import (
     EventState,
     Mirror,
     ObjectKey,
+    Operation,
+    OperationState,
     Payment,
     Payout,
     Shape,
     StatusChange,
     keys_of,
     of_objects,
+    operation_states,
     shape_of,
-    unknown_operations,
 )
 from payments_integration.projection import history, ordering
 from payments_integration.signals import Reason, has_listeners, mirror_written, status_changed
@@ -366,23 +368,46 @@ def erase_row(account: str, kind: str, object_id: str) -> bool:
     return True
 
 
-def notice_unknown_operations(rows: Iterable[Any]) -> None:
-    """Notice objects that another ledger made: proof of a restored backup, or of a second installation.
+def notice_unexpected(rows: Iterable[Any]) -> None:
+    """Notice objects of operations that should have made none. ``rows`` were inserted by this transaction.
 
-    ``rows`` were inserted by this transaction. No statement if no reference is an operation's id.
+    No statement if no reference is an operation's id.
     """
     made = {row.merchant_reference: row for row in rows if isinstance(row, Payment | Payout)}
-    for reference in sorted(unknown_operations(made)):
-        row, now = made[reference], timezone.now()
-        state = AccountState.objects.filter(
-            Q(unknown_operation_at=None) | Q(unknown_operation_at__lt=now - _REPORT_EVERY), account=row.account
+    for reference, state in sorted(operation_states(made).items()):
+        if not state:
+            _report_other_ledger(made[reference])
+        elif state in (OperationState.REJECTED, OperationState.CLOSED):
+            _leave_to_a_person(made[reference])
+
+
+def _report_other_ledger(row: Payment | Payout) -> None:
+    """Report an object that another ledger made: proof of a restored backup, or of a second installation."""
+    reference, now = row.merchant_reference, timezone.now()
+    state = AccountState.objects.filter(
+        Q(unknown_operation_at=None) | Q(unknown_operation_at__lt=now - _REPORT_EVERY), account=row.account
+    )
+    if updated(state, unknown_operation=reference, unknown_operation_at=now):
+        message = (
+            f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
+            "a backup was restored, or another installation uses this account"
         )
-        if updated(state, unknown_operation=reference, unknown_operation_at=now):
-            message = (
-                f"{row.pk} has the reference {reference}, an operation that this ledger does not have: "
-                "a backup was restored, or another installation uses this account"
-            )
-            call_attention(row, Reason.LEDGER_INCOMPLETE, message)
+        call_attention(row, Reason.LEDGER_INCOMPLETE, message)
+
+
+def _leave_to_a_person(row: Payment | Payout) -> None:
+    """Open the operation of an object again if it counts as not executed: what was asked for since is done twice."""
+    ended = Operation.objects.filter(
+        pk=row.merchant_reference, state__in=(OperationState.REJECTED, OperationState.CLOSED), result_id=""
+    )
+    operation = locked(ended).first()
+    if operation is None:
+        return
+    why = f"{row.pk} has its reference: it was executed, although it counted as {operation.state}"
+    opened = {"state": OperationState.NEEDS_PERSON, "closed_at": None, "may_have_run": True}
+    ended.update(**opened, note=operation.with_note(why))
+    message = f"{operation.operation} {operation.pk}: {why}"
+    call_attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, message)
 
 
 def _parent(account: str, resource: schemas.AnyResource) -> ObjectKey | None:

@@ -340,7 +340,8 @@ def test_an_operation_older_than_a_day_is_looked_up(
     sandbox.engine.faults.add(Fault("reset", operation=name, work=executed))
     with pytest.raises(OutcomeUnknown):
         create()
-    Operation.objects.filter(operation=name).update(first_sent_at=timezone.now() - timedelta(hours=25))
+    sent = timezone.now() - timedelta(hours=25)
+    Operation.objects.filter(operation=name).update(first_sent_at=sent, last_sent_at=sent)
     make_due()
     services.resume_operations()
     operation = the_operation(name)

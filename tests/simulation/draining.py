@@ -25,6 +25,7 @@ from payments_integration.models import (
     RunState,
     StatusChange,
 )
+from payments_integration.outbox.resolution import MAY_STILL_RUN
 from tests.simulation.accounting import CANCELS, MADE_BY, executions, mark_of_operation, objects_by_mark
 from tests.simulation.merchant import Intent, mark_of
 from tests.simulation.world import World
@@ -171,6 +172,8 @@ def people_approve(world: World) -> bool:
 def people_decide(world: World) -> bool:
     """A person looks into the provider's dashboard for what the app cannot know; whether there was anything."""
     waiting = list(Operation.objects.filter(state=OperationState.NEEDS_PERSON).order_by("created_at", "pk"))
+    if not all("mark_never_happened" in services.possible_resolutions(operation) for operation in waiting):
+        world.advance(MAY_STILL_RUN.total_seconds())
     # What happened comes first: an object that is not linked yet keeps others like it from being closed.
     for operation in sorted(waiting, key=lambda operation: not executed_as(world, operation)):
         if operation.pk not in world.left_to_people:

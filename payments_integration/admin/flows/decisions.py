@@ -70,7 +70,8 @@ NOT_FOUND = gettext_lazy("The provider was asked, and nothing that fits was foun
 
 def was_not_found(operation: Operation) -> bool:
     """Return True if the last look-up found nothing at the provider."""
-    return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
+    is_open = operation.state in (OperationState.NEEDS_PERSON, OperationState.UNKNOWN)
+    return is_open and operation.note.endswith(services.operations.NOT_FOUND)
 
 
 def outcome(operation: Operation | None) -> Outcome:

@@ -17,6 +17,8 @@ from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import look_ups
+from payments_integration.outbox.operations import NOT_FOUND
+from payments_integration.outbox.resolution import MAY_STILL_RUN
 from tests.fake_provider import (
     DEPOSIT,
     PAYOUT,
@@ -34,17 +36,20 @@ from tests.fake_provider import (
 )
 
 
+def leave_to_a_person(pk: str | None = None) -> None:
+    """As it is when no attempt of it can run any more."""
+    rows = Operation.objects.all() if pk is None else Operation.objects.filter(pk=pk)
+    rows.update(state=OperationState.NEEDS_PERSON, last_sent_at=timezone.now() - MAY_STILL_RUN)
+
+
 @pytest.fixture
 def stuck(fake: Fake) -> Operation:
     """A payout that a person must decide about. It was executed."""
     fake.script = [Lost(timeout())]
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT, idempotency_key="k1")
-    Operation.objects.update(
-        state=OperationState.NEEDS_PERSON,
-        next_attempt_at=None,
-        first_sent_at=timezone.now() - timedelta(hours=30),
-    )
+    leave_to_a_person()
+    Operation.objects.update(next_attempt_at=None, first_sent_at=timezone.now() - timedelta(hours=30))
     return only_operation()
 
 
@@ -57,6 +62,33 @@ def test_a_look_up_by_a_person_finds_the_result(fake: Fake, stuck: Operation) ->
 def test_a_look_up_that_finds_nothing_leaves_the_decision_to_the_person(fake: Fake, stuck: Operation) -> None:
     fake.objects.clear()
     assert services.look_up(stuck).state == OperationState.NEEDS_PERSON
+
+
+@pytest.mark.promise(5)
+def test_a_look_up_that_finds_nothing_leaves_a_call_under_a_known_key_to_the_worker(fake: Fake) -> None:
+    """The provider's list may lack an object that its request is still making. The key proves more."""
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    looked_up = services.look_up(only_operation(), "ana")
+    assert (looked_up.state, looked_up.note.endswith(NOT_FOUND)) == (OperationState.UNKNOWN, True)
+    with pytest.raises(ValidationError):
+        services.mark_never_happened(looked_up, "ana", "it is not in the dashboard")
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.promise(5)
+def test_a_call_is_not_closed_while_its_request_may_still_run(fake: Fake, stuck: Operation) -> None:
+    fake.objects.clear()
+    for minutes, is_closed in ((14, False), (15, True)):
+        Operation.objects.update(last_sent_at=timezone.now() - timedelta(minutes=minutes))
+        if not is_closed:
+            with pytest.raises(ValidationError, match=r"may still be executed\. Close it after 20\d\d-"):
+                services.mark_never_happened(stuck, "ana", "it is not in the dashboard")
+        else:
+            assert services.mark_never_happened(stuck, "ana", "no").state == OperationState.CLOSED
 
 
 def test_an_operation_that_was_never_sent_is_not_looked_up(fake: Fake) -> None:
@@ -181,7 +213,7 @@ def test_a_deposit_reference_can_be_marked_happened(fake: Fake) -> None:
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
         services.create_deposit_reference(**DEPOSIT)
-    Operation.objects.update(state=OperationState.NEEDS_PERSON)
+    leave_to_a_person()
     made = fake.add(deposit())
     assert services.mark_happened(only_operation(), made.id, "ana", "seen").result_id == made.id
 
@@ -301,7 +333,7 @@ class TestItNeverHappened:
         fake.script = [timeout()]
         with pytest.raises(OutcomeUnknown) as caught:
             services.create_payout(**PAYOUT, merchant_reference="order 7")
-        Operation.objects.filter(pk=caught.value.operation.pk).update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person(caught.value.operation.pk)
         assert services.mark_never_happened(caught.value.operation, "ana", "x").state == OperationState.CLOSED
 
     def test_an_operation_that_was_never_sent_asks_the_mirror_alone(self, fake: Fake, mirrored: Any) -> None:
@@ -322,7 +354,7 @@ class TestItNeverHappened:
             fake.script = [Lost(timeout())]
             with pytest.raises(OutcomeUnknown):
                 services.create_deposit_reference(**DEPOSIT, merchant_reference=f"ana-{number}")
-        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person()
         made = mirrored(fake.made("deposit_reference")[0])
         first, second = Operation.objects.order_by("merchant_reference")
         with pytest.raises(ValidationError, match=NEVER.format(made.pk)):
@@ -335,7 +367,7 @@ class TestItNeverHappened:
         fake.script = [Lost(timeout())]
         with pytest.raises(OutcomeUnknown):
             services.cancel_payment(row)
-        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person()
         with pytest.raises(ValidationError, match="It happened: found canceled"):
             services.mark_never_happened(only_operation(), "ana", "checked")
         fake.objects[row.pk].status = "pending"
@@ -348,7 +380,7 @@ class TestItNeverHappened:
         fake.script = [timeout()]
         with pytest.raises(OutcomeUnknown):
             services.create_refund(row, amount=1_000)
-        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person()
         assert services.mark_never_happened(only_operation(), "ana", "checked").state == OperationState.CLOSED
 
     def test_nor_does_it_keep_a_refund_open_that_was_never_sent(self, fake: Fake, mirrored: Any) -> None:
@@ -365,7 +397,8 @@ class TestItNeverHappened:
         with pytest.raises(OutcomeUnknown):
             services.create_payout(**PAYOUT, merchant_reference="order-7")
         others = [mirrored(fake.add(payout(**PAYOUT, merchant_reference="order-7"))).pk for _ in range(2)]
-        Operation.objects.update(first_sent_at=timezone.now() - timedelta(hours=24), next_attempt_at=None)
+        sent = timezone.now() - timedelta(hours=24)
+        Operation.objects.update(first_sent_at=sent, last_sent_at=sent, next_attempt_at=None)
         assert services.resume_operations() == {"needs_person": 1}
         with pytest.raises(ValidationError, match="It may have happened"):
             services.mark_never_happened(only_operation(), "ana", "not in the dashboard")
@@ -381,7 +414,7 @@ class TestItNeverHappened:
         fake.script = [Lost(timeout())]
         with pytest.raises(OutcomeUnknown):
             services.create_refund(row, amount=1_000)
-        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person()
         with pytest.raises(ValidationError, match=NEVER.format(fake.made("refund")[0].id)):
             services.mark_never_happened(only_operation(), "ana", "checked")
 
@@ -409,7 +442,8 @@ class TestPossibleResolutions:
 
     #: What is special about the operation: the call, and changed fields.
     VARIANTS: ClassVar[dict[str, tuple[str, dict[str, Any]]]] = {
-        "just sent": ("create_payout", {}),
+        "just sent": ("create_payout", {"last_sent_at": timezone.now()}),
+        "sent": ("create_payout", {}),
         "never sent": ("create_payout", {"may_have_run": False, "first_sent_at": None, "sent_to": ""}),
         "key forgotten": ("create_payout", {"first_sent_at": timezone.now() - timedelta(hours=30)}),
         "sent elsewhere": ("create_payout", {"sent_to": "elsewhere"}),
@@ -465,6 +499,7 @@ class TestPossibleResolutions:
             fields = {"may_have_run": False, **fields}
         elif state in (OperationState.UNKNOWN, OperationState.DONE):
             fields = {**fields, "may_have_run": True}
+        fields = {"last_sent_at": timezone.now() - MAY_STILL_RUN, **fields}
         Operation.objects.update(state=state, claimed_until=None, claim_token="", **fields)
         operation = only_operation()
         is_offered = name in services.possible_resolutions(operation)
@@ -478,7 +513,7 @@ class TestPossibleResolutions:
 
     def test_what_is_offered_for_an_operation_that_needs_a_person(self, resolutions: Any) -> None:
         resolutions("create_payout")
-        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        leave_to_a_person()
         assert services.possible_resolutions(only_operation()) == {
             "look_up", "retry", "mark_happened", "mark_never_happened",
         }  # fmt: skip

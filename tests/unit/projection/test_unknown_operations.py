@@ -1,4 +1,7 @@
-"""An object of an operation that this ledger does not have proves that another ledger sent it."""
+"""An object of an operation that this ledger does not have proves that another ledger sent it.
+
+One of an operation that ended without effect proves that it had one.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ import pytest
 from django.utils import timezone
 
 from payments_integration import inbox, services
-from payments_integration.models import AccountState, Operation
+from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.models import AccountState, Operation, OperationState
 from payments_integration.models.operations import new_operation_id
 from payments_integration.signals import Reason
 from tests import factories
 from tests.factories import rows
-from tests.fake_provider import PAYOUT, Fake, payment, payout
+from tests.fake_provider import PAYOUT, Fake, payment, payout, timeout
 
 pytestmark = pytest.mark.case(124)
 
@@ -55,3 +59,24 @@ def test_objects_of_our_own_operations_prove_nothing(fake: Fake, attention: list
     services.refresh(fake.add(payout(merchant_reference=Operation.objects.get().pk)).id)
     assert made.merchant_reference == Operation.objects.get().pk
     assert attention == []
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("state", [OperationState.CLOSED, OperationState.REJECTED])
+def test_an_object_of_an_operation_that_ended_without_effect_is_left_to_a_person(
+    fake: Fake, attention: list[str], state: OperationState
+) -> None:
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    operation = Operation.objects.get()
+    Operation.objects.update(state=state, next_attempt_at=None, closed_at=timezone.now())
+    late = fake.add(payout(**{**PAYOUT, "merchant_reference": operation.pk}))
+    for _ in range(2):
+        services.refresh(late.id)
+    assert attention == [Reason.OPERATION_NEEDS_RESOLUTION]
+    operation.refresh_from_db()
+    assert operation.state == OperationState.NEEDS_PERSON
+    assert f"{late.id} has its reference" in operation.note
+    assert services.mark_happened(operation, late.id, "ana", "the bank says so").result_id == late.id
+    assert services.create_payout(**PAYOUT, idempotency_key="k1").pk == late.id

@@ -21,6 +21,7 @@ from payments_integration.admin.flows import panels
 from payments_integration.exceptions import NoAnswer, NotFound, OutcomeUnknown
 from payments_integration.models import Operation, OperationState, Payout
 from payments_integration.models.operations import new_operation_id
+from payments_integration.outbox.resolution import MAY_STILL_RUN
 from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
@@ -442,7 +443,8 @@ def lost(sandbox: Any, *, executed: bool = True) -> Operation:
     with pytest.raises(OutcomeUnknown) as raised:
         services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card")
     operation = Operation.objects.get(pk=raised.value.operation.pk)
-    Operation.objects.filter(pk=operation.pk).update(state=OperationState.NEEDS_PERSON)
+    sent = timezone.now() - MAY_STILL_RUN
+    Operation.objects.filter(pk=operation.pk).update(state=OperationState.NEEDS_PERSON, last_sent_at=sent)
     operation.refresh_from_db()
     return operation
 
