@@ -19,7 +19,8 @@ class Refusal extends Error {
   constructor(problem: Problem, code: number, requestId: string | null) {
     const words = problem.errors?.map((each) => `${each.param}: ${each.message}`).join(" ") ?? problem.message;
     super(`${words} (${requestId})`);
-    this.isFinal = code < 500 && code !== 401 && code !== 429;
+    // After 409 the payment under the key is still open: with another key, the order could be paid twice.
+    this.isFinal = code < 500 && ![401, 409, 429].includes(code);
   }
 }
 

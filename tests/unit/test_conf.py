@@ -1245,6 +1245,19 @@ def test_other_errors_are_printed_as_before(environment: pytest.MonkeyPatch) -> 
     assert printed == [other]
 
 
+@pytest.mark.parametrize("name", ["BASE_URL", "API_KEY", "ENCRYPTION_KEYS", "PROCESSING"])
+@pytest.mark.parametrize("text", ["a-value   # what it is", "# what it is"])
+def test_a_comment_behind_a_value_is_no_part_of_it(environment: pytest.MonkeyPatch, name: str, text: str) -> None:
+    environment.setenv(f"PAYMENTS_{name}", text)
+    with pytest.raises(ImproperlyConfigured, match=f"PAYMENTS_{name} has a comment behind its value"):
+        conf.from_env()
+
+
+def test_the_name_of_an_account_may_have_a_number(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_NAME", "Tienda #2")
+    assert conf.from_env()["ACCOUNTS"]["default"]["NAME"] == "Tienda #2"
+
+
 def test_a_clone_of_a_project_without_its_env_file_is_told_so(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
     environment.delenv("PAYMENTS_BASE_URL")
     hint = f"There is no {tmp_path / '.env'}; docs/quickstart.md shows one for the sandbox."

@@ -69,7 +69,17 @@ class Command(PaymentsCommand):
         self._say(f"Listening for events of account {account}. Ctrl-C stops it.")
         try:
             while True:
-                since = self._poll(account, since)
+                try:
+                    since = self._poll(account, since)
+                except PaymentsError as error:
+                    code = exit_code(recorded_error(error))
+                    if code == EXIT_KEY_REFUSED:
+                        raise CommandError(f"The provider refuses the API key: {error}", returncode=code) from None
+                    answered = isinstance(error, ProviderError)
+                    words = f"The provider {'answered with an error' if answered else 'did not answer'}: {error}"
+                    if options["once"]:
+                        raise CommandError(words, returncode=code) from None
+                    self.stderr.write(words)
                 if options["once"]:
                     return
                 time.sleep(max(0.1, options["interval"]))
@@ -77,14 +87,7 @@ class Command(PaymentsCommand):
             self._say("Stopped.")
 
     def _poll(self, account: str, since: Any) -> Any:
-        try:
-            found = reconciliation.poll(account, since=since)
-        except PaymentsError as error:
-            if exit_code(recorded_error(error)) == EXIT_KEY_REFUSED:
-                raise CommandError(f"The provider refuses the API key: {error}", returncode=EXIT_KEY_REFUSED) from None
-            answered = isinstance(error, ProviderError)
-            self.stderr.write(f"The provider {'answered with an error' if answered else 'did not answer'}: {error}")
-            return since
+        found = reconciliation.poll(account, since=since)
         for event in found.events:
             if any(fnmatchcase(event.type, pattern) for pattern in self.patterns):
                 self._show(event)
