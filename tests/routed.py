@@ -49,6 +49,7 @@ def configure() -> None:
     site.DATABASE_ROUTERS = ["tests.routed.Router"]  # type: ignore[attr-defined]
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     django.setup()
+    from tests.unit.payable import payables  # noqa: F401, PLC0415 -- their tables are made with the databases
 
 
 def check() -> list[str]:
@@ -118,7 +119,7 @@ def check() -> list[str]:
     if transaction.get_connection("default").in_atomic_block:
         wrong.append("a transaction was left open")
     wakeup.set_hook(None)
-    return wrong + examine() + call_services()
+    return wrong + examine() + call_services() + follow()
 
 
 def examine() -> list[str]:
@@ -180,6 +181,28 @@ def call_services() -> list[str]:
         with transaction.atomic(using="default"), transaction.atomic(using="money"):
             services.defer(services.create_payment, **arguments)
     return wrong
+
+
+def follow() -> list[str]:
+    """What is wrong with the handler of the quickstart: it locks an order, which is in another database."""
+    from payments_integration import services  # noqa: PLC0415
+    from payments_integration.management.quickstart import order_files  # noqa: PLC0415
+    from payments_integration.signals import status_changed  # noqa: PLC0415
+    from payments_integration.testing import ProviderSandbox  # noqa: PLC0415
+    from tests.unit.payable.payables import Order  # noqa: PLC0415
+
+    status_changed.receivers = []  # those of the example, which has one database
+    status_changed.sender_receivers_cache.clear()
+    exec(order_files.handlers(Order), {"__name__": "orders.payment_handlers"})
+    order = Order.objects.using("default").create(number="A-1", amount=10_000, currency="CLP")
+    with ProviderSandbox() as sandbox:
+        payment = services.create_payment(
+            amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="A-1"
+        )
+        sandbox.engine.pay(payment.pk)
+        sandbox.settle()
+    order.refresh_from_db()
+    return [] if order.paid_at else ["the handler did not mark the order as paid"]
 
 
 def main() -> int:

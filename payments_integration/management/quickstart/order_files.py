@@ -98,6 +98,7 @@ def handlers(model: type[models.Model] | None, order: OrderModel | None = None) 
         unpriced = _unpriced(payable.payments_amount_field, payable.payments_currency_field)
     elif payable:
         price = _arguments_of_is_paid(payable)
+    ledger, orders = ledger_database(), router.db_for_write(model) if model is not None else DEFAULT_DB_ALIAS
     return _rendered(
         "payment_handlers.py-tpl",
         model,
@@ -106,6 +107,8 @@ def handlers(model: type[models.Model] | None, order: OrderModel | None = None) 
         price="*price" if unpriced else price,
         is_whole_units="to_minor" in price,
         has_paid_at=model is not None and field(model, "paid_at") is not None,
+        elsewhere=orders if orders != ledger else "",
+        ledger=ledger,
     )
 
 

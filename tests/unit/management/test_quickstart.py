@@ -612,10 +612,12 @@ class MoneyRouter:
         return "money" if model._meta.app_label == "payments_integration" else None
 
 
-def test_a_router_names_the_database_of_the_option_of_the_migration_and_of_the_test(
+def test_a_router_names_the_database_of_the_option_of_the_migration_the_handler_and_the_test(
     project: Project, registry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A TestCase may use "default" only, and ``migrate`` alone makes no table elsewhere."""
+    """A TestCase may use "default" only, ``migrate`` alone makes no table elsewhere, and the handler locks an order
+    outside the app's transaction.
+    """
     shop_with(project, f"number = models.CharField(max_length=9, unique=True)\n{AMOUNT}\n{CURRENCY}")
     sqlite = {"ENGINE": "django.db.backends.sqlite3"}
     monkeypatch.setitem(project.settings.DATABASES, "money", sqlite)
@@ -626,6 +628,9 @@ def test_a_router_names_the_database_of_the_option_of_the_migration_and_of_the_t
     assert runpy.run_path("quickshop/settings.py")["DATABASES"]["money"]["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     test = project.read("quicksales/test_payments.py")
     assert 'class PaymentTests(TestCase):\n    databases = "__all__"\n\n    def setUp' in test
+    handler = project.read("quicksales/payment_handlers.py")
+    assert '@on_status(Refund)\n@transaction.atomic(using="default")' in handler
+    assert "database_only" not in handler
 
 
 def test_a_project_without_users_gets_a_view_for_anyone(settings: Any) -> None:
