@@ -164,7 +164,11 @@ class Payable(models.Model):
 
     @classmethod
     def _knows_price(cls) -> bool:
-        return bool(cls.payments_amount_field) or cls.payments_price is not Payable.payments_price
+        return bool(cls.payments_amount_field) or cls._has_own_price()
+
+    @classmethod
+    def _has_own_price(cls) -> bool:
+        return cls.payments_price is not Payable.payments_price
 
     @property
     def payments(self) -> models.QuerySet[Payment]:

@@ -93,6 +93,16 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
             f"payments_amount_field names {name!r}, which is neither an integer field nor a DecimalField.",
             "Name the field with the price: an integer in minor units, or a DecimalField in whole units.",
         )
+    # A row of a child is a row of its parent too, where SQL compares it.
+    family = [each for each in model._meta.apps.get_models() if issubclass(each, model)]
+    if own := [each._meta.label for each in family if each._has_own_price()]:
+        yield wrong(
+            model,
+            f"payments_amount_field is set, and {', '.join(own)} has a payments_price() of its own. paid(), unpaid() "
+            "and overpaid() would compare the field with the payments, and not what the method returns.",
+            "Keep the whole price in the field, and remove the method. Or remove payments_amount_field, and do "
+            "without paid(), unpaid() and overpaid().",
+        )
     if model.payments_currency_field:
         currency = column(model, model.payments_currency_field)
         if not isinstance(currency, models.CharField | models.TextField):

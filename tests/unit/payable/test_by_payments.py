@@ -419,6 +419,43 @@ def test_rows_of_another_database_are_refused() -> None:
 
 
 @isolate_apps("tests.factories.receivers")
+def test_a_field_beside_a_price_of_ones_own_is_refused() -> None:
+    """SQL reads the field only. Then an order whose shipping is paid would be overpaid by it."""
+
+    class Parcel(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        total = models.BigIntegerField()
+        shipping = models.BigIntegerField(default=0)
+        merchant_reference_field = "number"
+        payments_amount_field = "total"
+        payments_currency = "CLP"
+
+        class Meta:
+            app_label = "receivers"
+
+        def __str__(self) -> str:
+            return ""
+
+    assert Parcel.check() == []
+
+    class Shipped(Parcel):
+        class Meta:
+            app_label = "receivers"
+
+        def payments_price(self) -> tuple[int, str]:
+            return self.total + self.shipping, "CLP"
+
+    models_of_rows: list[Any] = [Parcel, Shipped]
+    for model in models_of_rows:
+        [problem] = model.check()
+        assert problem.id == "payments_integration.E020"
+        assert "receivers.Shipped has a payments_price() of its own" in problem.msg
+        for name in ("paid", "unpaid", "overpaid"):
+            with pytest.raises(ImproperlyConfigured, match="has a payments_price"):
+                getattr(model.objects, name)()
+
+
+@isolate_apps("tests.factories.receivers")
 def test_options_of_the_price_are_checked() -> None:
     def model(**names: Any) -> Any:
         meta = type("Meta", (), {"app_label": "receivers"})
