@@ -338,7 +338,7 @@ class UnknownPathView(ApiView):
     """Answer 404 for all other paths below the API."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
-    schema = None  # type: ignore[assignment]  # not part of the description
+    schema = None  # not part of the description
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         raise errors.not_found(message=_("There is no such address; each ends in a slash."))

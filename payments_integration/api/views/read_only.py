@@ -120,7 +120,7 @@ class IndexView(ApiView):
     """Links to everything, and what the caller may do. Not part of the description."""
 
     patterns: ClassVar[tuple[Any, ...]] = ()
-    schema = None  # type: ignore[assignment]  # not part of the description
+    schema = None  # not part of the description
     routes = {"GET": Route("get_index", "", customers=True)}
 
     def get(self, request: Request) -> Response:
@@ -164,7 +164,7 @@ class SchemaView(ApiView):
 
     renderer_classes = [CompactJSON, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
     patterns: ClassVar[tuple[Any, ...]] = ()
-    schema = None  # type: ignore[assignment]  # not part of the description
+    schema = None  # not part of the description
     routes = {"GET": Route("get_schema", "", customers=True)}
 
     def get(self, request: Request) -> Response:
@@ -177,7 +177,7 @@ class SchemaView(ApiView):
 class TryView(ApiView):
     """A page to try the calls: Swagger UI from drf-spectacular-sidecar. Not part of the description."""
 
-    schema = None  # type: ignore[assignment]  # not part of the description
+    schema = None  # not part of the description
     routes = {"GET": Route("get_try", "", customers=True)}
 
     def get(self, request: Request) -> HttpResponse:
