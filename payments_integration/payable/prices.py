@@ -26,7 +26,7 @@ DECLARE = 'payments_amount_field = "total" and payments_currency_field = "curren
 def of(order: Payable) -> tuple[int, str] | None:
     """Return the price in the row's fields: minor units and currency. None if one of the fields is empty.
 
-    Raises ValueError as ``money.to_minor`` does.
+    Raises ValueError as ``money.to_minor`` does, and for a field of django-money in another currency.
     """
     model = type(order)
     if not model.payments_amount_field:
@@ -39,6 +39,10 @@ def of(order: Payable) -> tuple[int, str] | None:
     amount, currency = (value(order, name) for name in names)
     if amount is None or not currency:
         return None
+    if hasattr(amount, "currency"):  # django-money's field returns the number with its currency
+        if str(amount.currency) != currency:
+            raise ValueError(f"{model._meta.label} {order.pk}: its price is {amount}, and its currency {currency}")
+        amount = amount.amount
     return (money.to_minor(amount, currency) if _is_in_whole_units(model) else amount), currency
 
 

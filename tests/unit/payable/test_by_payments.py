@@ -16,6 +16,7 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models, transaction
+from django.db.models.query_utils import DeferredAttribute
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext, isolate_apps
 from hypothesis import given, settings, strategies as st
@@ -453,6 +454,55 @@ def test_a_field_beside_a_price_of_ones_own_is_refused() -> None:
         for name in ("paid", "unpaid", "overpaid"):
             with pytest.raises(ImproperlyConfigured, match="has a payments_price"):
                 getattr(model.objects, name)()
+
+
+class MoneyAttribute(DeferredAttribute):
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        found = super().__get__(instance, cls)
+        if instance is None or found is None:
+            return found
+        return SimpleNamespace(amount=found, currency=instance.total_currency)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.field.attname] = value
+
+
+class MoneyField(models.DecimalField):
+    """As django-money's: the column is a decimal, and the row's value an object with its currency."""
+
+    descriptor_class = MoneyAttribute
+
+
+@isolate_apps("tests.factories.receivers")
+def test_a_field_of_django_money_has_the_price() -> None:
+    class Bill(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        total = MoneyField(max_digits=9, decimal_places=2, null=True)
+        total_currency = models.CharField(max_length=3)
+        merchant_reference_field = "number"
+        payments_amount_field = "total"
+        payments_currency_field = "total_currency"
+
+        class Meta:
+            app_label = "receivers"
+
+        def __str__(self) -> str:
+            return ""
+
+    class InPesos(Bill):
+        payments_currency_field = ""
+        payments_currency = "CLP"
+
+        class Meta:
+            app_label = "receivers"
+            proxy = True
+
+    assert Bill.check() == []
+    assert Bill(total=Decimal("119.90"), total_currency="USD").payments_price() == (11_990, "USD")
+    assert Bill(total=None, total_currency="USD").payments_price() is None
+    assert InPesos(total=Decimal(990), total_currency="CLP").payments_price() == (990, "CLP")
+    with pytest.raises(ValueError, match="and its currency CLP"):
+        InPesos(total=Decimal("119.90"), total_currency="USD").payments_price()
 
 
 @isolate_apps("tests.factories.receivers")
