@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from datetime import timedelta
 from typing import TypeVar
 
-from django.core.cache import cache
 from django.utils import timezone
 
-from payments_integration import conf, projection, sync, wakeup
+from payments_integration import caching, conf, projection, sync, wakeup
 from payments_integration.client import at_most
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import PAID_PAYMENT_STATUSES, PaymentStatus
@@ -72,11 +70,5 @@ def _is_due(payment: Payment | DepositReference, every: float) -> bool:
         return False
     # A read that fails leaves no trace in the mirror, so the cache counts attempts.
     # Each value of ``every`` counts its own attempts: a slow page does not delay the status for a returning payer.
-    key = hashlib.sha256(f"{payment.account} {payment.pk} {every:g}".encode()).hexdigest()
-    try:
-        return bool(cache.add(f"payments-checkout-{key}", 1, timeout=every))
-    except Exception:
-        # Each cache raises its driver's errors. Read nothing: without a cache, nothing limits the reads.
-        extra = {"account": payment.account}
-        logger.exception("The cache does not work, so %s was not read", payment.pk, extra=extra)
-        return False
+    # Without a working cache, nothing is read: nothing would limit the reads.
+    return caching.is_first(caching.key("checkout", payment.account, payment.pk, f"{every:g}"), every) is True

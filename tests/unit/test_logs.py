@@ -46,7 +46,7 @@ VALUES = {
 ABOUT = {"account": "account", "event_id": "item.pk", "operation_id": "operation.pk"}
 #: Records about no account, event, operation or request.
 WITHOUT_IDS = {
-    "The cache does not work, so the payment methods are read each time",
+    "Django's cache does not work. The app goes on without it",
     "A pass failed; it is tried again",
     "No notification arrives through this connection: is it a pooler's? Looking for work every %g s",
     "The database failed with %s; connecting again",

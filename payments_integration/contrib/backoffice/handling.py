@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.cache import cache
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, permissions
+from payments_integration import caching, conf, permissions
 from payments_integration.attention import call_attention
 from payments_integration.contrib.backoffice import comparison, todo
 from payments_integration.contrib.backoffice.apps import LABEL
@@ -145,8 +144,10 @@ def put_back(mark: Todo, *, author: object) -> None:
 def report_unpaid() -> None:
     """Call attention, once, to each payment whose order is not marked as paid."""
     for account in conf.aliases():
-        key = f"{LABEL}.compared.{account}"
-        if comparison.compared_models(account) and cache.add(key, True, COMPARE_EVERY.total_seconds()):
+        if not comparison.compared_models(account):
+            continue
+        # Without a working cache, each pass compares.
+        if caching.is_first(caching.key("compared", account), COMPARE_EVERY.total_seconds()) is not False:
             for thing in _unreported(account)[:SHOWN]:
                 repeatable(partial(_report, thing), using=router.db_for_write(Todo))
 

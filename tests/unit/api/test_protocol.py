@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.api.views.base import ApiView
+from tests.caches import DOWN
 from tests.unit.api.conftest import API, Caller, error, make_payment
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -147,6 +148,23 @@ def test_rate_limits_are_per_user_and_separate_for_reads_and_writes(
     assert [boss.post("payments/", PAYMENT).status_code for _ in range(2)] == [201, 429]
     assert len(noted) == 1
     assert customer.get("payments/").status_code == 200
+
+
+def test_without_a_working_cache_requests_are_answered(boss: Caller, noted: list[Any], settings: Any) -> None:
+    rates = {"read": "1/hour", "write": "1/hour"}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_THROTTLE_RATES": rates}
+    settings.CACHES = DOWN
+    assert [boss.get("payments/").status_code for _ in range(2)] == [200, 200]
+    assert boss.post("payments/", PAYMENT).status_code == 201
+
+
+def test_the_site_that_shares_the_cache_counts_its_own_requests(boss: Caller, settings: Any) -> None:
+    configured = {**settings.PAYMENTS_INTEGRATION, "API_THROTTLE_RATES": {"read": "1/hour", "write": "1/hour"}}
+    settings.PAYMENTS_INTEGRATION = configured
+    assert [boss.get("payments/").status_code for _ in range(2)] == [200, 429]
+    other = {"default": {**configured["ACCOUNTS"]["default"], "API_KEY": "sk_live_production"}}
+    settings.PAYMENTS_INTEGRATION = {**configured, "ACCOUNTS": other}
+    assert boss.get("payments/").status_code == 200
 
 
 def test_rate_limits_apply_by_default(boss: Caller, settings: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from payments_integration import checkout, services
 from payments_integration.payer import methods
 from payments_integration.schemas import PaymentMethod
+from tests.caches import DOWN
 
 LISTED = [
     PaymentMethod(code="cl_card", extra={"name": "Webpay card"}),
@@ -34,10 +35,20 @@ def test_the_provider_is_asked_once_for_pages_and_api(provider: mock.Mock) -> No
     assert [methods.listed_name(code) for code in ("cl_card", "cl_odd", "unknown")] == ["Webpay card", "", ""]
 
 
-def test_without_a_working_cache_payers_still_see_them(provider: mock.Mock, caplog: pytest.LogCaptureFixture) -> None:
-    failing = mock.Mock(**{"get.side_effect": OSError("away"), "set_many.side_effect": OSError("away")})
-    with mock.patch.object(methods, "cache", failing):
-        assert [each.name for each in checkout.methods("CL", "CLP")] == ["Webpay card", "Odd"]
-        assert checkout.method_name("cl_card") == "Card"
+def test_without_a_working_cache_payers_still_see_them(
+    provider: mock.Mock, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.CACHES = DOWN
+    assert [each.name for each in checkout.methods("CL", "CLP")] == ["Webpay card", "Odd"]
+    assert checkout.method_name("cl_card") == "Card"
     assert provider.call_count == 1
-    assert "The cache does not work" in caplog.text
+    assert "cache does not work" in caplog.text
+
+
+def test_a_site_that_shares_the_cache_asks_its_own_account(provider: mock.Mock, settings: Any) -> None:
+    methods.listed_methods(**QUERY)
+    configured = settings.PAYMENTS_INTEGRATION
+    other = {"default": {**configured["ACCOUNTS"]["default"], "API_KEY": "sk_live_production"}}
+    settings.PAYMENTS_INTEGRATION = {**configured, "ACCOUNTS": other}
+    methods.listed_methods(**QUERY)
+    assert provider.call_count == 2

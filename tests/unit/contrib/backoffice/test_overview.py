@@ -25,7 +25,8 @@ from payments_integration.contrib.backoffice.admin.overview.money import LOOKS
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.contrib.finance.movements import backfill
 from payments_integration.enums import PaymentStatus
-from payments_integration.models import EventState
+from payments_integration.models import EventState, Payment
+from tests.caches import DOWN, JSON
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.finance.books import movement
@@ -141,6 +142,28 @@ def test_the_dashboard_takes_few_statements_without_a_cache(boss: Client) -> Non
         page(boss, DASHBOARD)
     # One finds the list of what is parked.
     assert len(kept) <= 4
+
+
+@pytest.mark.parametrize("caches", [DOWN, JSON], ids=["down", "json"])
+def test_the_dashboard_needs_no_working_cache(boss: Client, settings: Any, caches: dict[str, Any]) -> None:
+    rows.payment(currency="PEN", created_at=ago(hours=1))
+    settings.CACHES = caches
+    for _time in range(2):
+        assert "pi-volume-PEN" in page(boss, DASHBOARD)
+    # Groups without rows can be written as JSON, but the time returns as a text.
+    for _time in range(2):
+        assert statistics.gather("default", ["money_out"]).as_of == NOW
+
+
+def test_a_site_that_shares_the_cache_shows_its_own_money(boss: Client, settings: Any) -> None:
+    rows.payment(currency="PEN", created_at=ago(hours=1))
+    assert "pi-volume-PEN" in page(boss, DASHBOARD)
+    # Another site has another database and another account.
+    Payment.objects.all()._raw_delete(Payment.objects.db)
+    configured = settings.PAYMENTS_INTEGRATION
+    other = {"default": {**configured["ACCOUNTS"]["default"], "API_KEY": "sk_live_production"}}
+    settings.PAYMENTS_INTEGRATION = {**configured, "ACCOUNTS": other}
+    assert "pi-volume-PEN" not in page(boss, DASHBOARD)
 
 
 def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:

@@ -19,12 +19,13 @@ from django.utils import translation
 from django.utils.html import strip_tags
 
 from example_project.shop.models import Order, Product
-from payments_integration import reconciliation, signals
+from payments_integration import conf, reconciliation, signals
 from payments_integration.contrib.backoffice import handling, todo
 from payments_integration.contrib.backoffice.handling import report_unpaid
 from payments_integration.contrib.backoffice.todo import Kind, Thing, mirrored, orders
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.signals import Reason
+from tests.caches import DOWN, JSON
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD, section, text
@@ -343,6 +344,23 @@ def test_attention_is_sent_once_for_a_paid_payment_of_an_unpaid_order(
         signals.pass_ended.send(sender=None)
     assert [query for query in again.captured_queries if "shop_order" in query["sql"]] == []
     assert [query for query in captured.captured_queries if "shop_order" in query["sql"]] != []
+
+
+@pytest.mark.parametrize("other", ["down", "json", "another site's"])
+def test_attention_is_sent_for_an_unpaid_order_with_any_cache(
+    monkeypatch: pytest.MonkeyPatch, attentions: list[dict[str, Any]], settings: Any, other: str
+) -> None:
+    monkeypatch.setattr(handling, "report_unpaid", report_unpaid)
+    settings.CACHES = {"down": DOWN, "json": JSON}.get(other, settings.CACHES)
+    if other == "another site's":
+        with monkeypatch.context() as patch:
+            patch.setattr(conf, "fingerprint", lambda alias: "of another API key")
+            signals.pass_ended.send(sender=None)
+    ordered("ORD-1")
+    paid("ORD-1", amount_received=1050)
+    for _pass in range(2):
+        signals.pass_ended.send(sender=None)
+    assert [seen["reason"] for seen in attentions] == [Reason.ORDER_UNPAID]
 
 
 def test_attention_is_sent_for_each_payment_but_for_none_from_before_the_installation(

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.core.cache import cache
 from django.db import router
 from django.db.models import BigIntegerField, Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.utils import timezone
 
-from payments_integration import __version__, dates, health
+from payments_integration import __version__, caching, dates, health
 from payments_integration.contrib.backoffice import todo
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.db.statements import union_of
@@ -96,18 +95,13 @@ def gather(account: str, wanted: Iterable[str]) -> Statistics:
     """Return the statistics of one account. Counts only the ``wanted`` ones, which are names of ``_COUNTERS``."""
     days, names = last_days(), [name for name in _COUNTERS if name in set(wanted)]
     begun = days.bounds[0].isoformat()
-    keys = {
-        name: f"payments_integration:dashboard:{__version__}:{account}:{name}:{begun}".replace(" ", "_")
-        for name in names
-    }
-    known = cache.get_many(keys.values())
-    found: dict[str, tuple[datetime, Any]] = {}
-    for name in names:
-        kept = known.get(keys[name])
-        if kept is None:
-            kept = (timezone.now(), _COUNTERS[name](account, days))
-            cache.set(keys[name], kept, CACHE_SECONDS)
-        found[name] = kept
+    keys = {name: caching.key("dashboard", __version__, account, name, begun) for name in names}
+    known = caching.read(keys.values())
+    # A cache that serializes as JSON returns lists, which have lost their types.
+    found = {name: known[key] for name, key in keys.items() if isinstance(known.get(key), tuple)}
+    counted = {name: (timezone.now(), _COUNTERS[name](account, days)) for name in names if name not in found}
+    caching.keep({keys[name]: value for name, value in counted.items()}, CACHE_SECONDS)
+    found |= counted
     values = {name: value for name, (_at, value) in found.items()}
     return Statistics(
         days=days,
