@@ -24,8 +24,8 @@ class ReportsConfig(AppConfig):
 
     def ready(self) -> None:
         self.views = import_module("payments_integration.contrib.reports.sql_views")  # needs the models
-        #: Statements that grant rights again on the views that this ``migrate`` dropped.
-        self.rights: list[str] = []
+        #: The rights on the views that this ``migrate`` dropped.
+        self.rights: list[tuple[str, str]] = []
         core = apps.get_app_config("payments_integration")  # Django sends no signal for an app without models
         pre_migrate.connect(self.before_migrations, sender=core)
         post_migrate.connect(self.after_migrations, sender=core)

@@ -142,19 +142,20 @@ def create_statement(view: View, alias: str) -> str:
     return f"CREATE VIEW {connections[alias].ops.quote_name(view.name)} AS {select_sql(view, alias)}"
 
 
-def create(alias: str, views: Iterable[View] | None = None, rights: Iterable[str] = ()) -> None:
+def create(alias: str, views: Iterable[View] | None = None, rights: Iterable[tuple[str, str]] = ()) -> None:
     """Create these views (None: all), or bring them up to date.
 
-    On PostgreSQL, rights are kept, and ``rights`` are granted too.
+    On PostgreSQL, rights are kept, and ``rights``, as ``drop`` returned them, are granted too.
     """
     views = VIEWS if views is None else views
     with _together(alias):
-        before = drop(alias)
-        _execute(alias, *(create_statement(view, alias) for view in views), *before, *rights)
+        statements = {view.name: create_statement(view, alias) for view in views}
+        granted = [statement for name, statement in (*drop(alias), *rights) if name in statements]
+        _execute(alias, *statements.values(), *granted)
 
 
-def drop(alias: str) -> list[str]:
-    """Drop the views that exist. Returns the statements that grant their rights again."""
+def drop(alias: str) -> list[tuple[str, str]]:
+    """Drop the views that exist. Returns (a view's name, a statement that grants a right on it again)."""
     quote = connections[alias].ops.quote_name
     with _together(alias):
         rights = _rights(alias)
@@ -177,20 +178,20 @@ def problems(alias: str) -> list[str]:
     return found
 
 
-def _rights(alias: str) -> list[str]:
-    """Return statements that grant the rights on the existing views. Only PostgreSQL loses rights with a view."""
+def _rights(alias: str) -> list[tuple[str, str]]:
+    """Return the rights on the existing views, as ``drop`` does. Only PostgreSQL loses rights with a view."""
     if connections[alias].vendor != "postgresql":
         return []
     with connections[alias].cursor() as cursor:
         cursor.execute(
-            "SELECT format('GRANT %%s ON %%s TO %%s%%s', privilege_type, oid::regclass,"
+            "SELECT relname, format('GRANT %%s ON %%s TO %%s%%s', privilege_type, oid::regclass,"
             " CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,"
             " CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
             " FROM pg_class, aclexplode(relacl)"
             " WHERE relname = ANY(%s) AND relkind = 'v' AND pg_table_is_visible(oid) AND grantee <> relowner",
             [[view.name for view in VIEWS]],
         )
-        return [row[0] for row in cursor.fetchall()]
+        return list(cursor.fetchall())
 
 
 def _execute(alias: str, *statements: str) -> None:

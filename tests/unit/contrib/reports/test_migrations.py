@@ -157,6 +157,18 @@ def test_a_migration_and_the_command_keep_the_rights(reader: str) -> None:
     assert [int(row[0]) for row in read_as(reader, "SELECT amount FROM payments_v_payment")] == [1250]
 
 
+@pytest.mark.skipif(not POSTGRES, reason="only PostgreSQL forgets the rights on a view that is dropped")
+def test_a_right_on_a_view_whose_table_goes_costs_no_other_view(reader: str) -> None:
+    before = rights()
+    execute(f'GRANT SELECT ON payments_v_balance_change TO "{reader}"')
+    try:
+        migrate("payments_finance", "zero")
+        assert sql_views.problems("default") == ["payments_v_balance_change does not exist"]
+        assert rights() == before
+    finally:
+        migrate()
+
+
 @pytest.mark.skipif(not POSTGRES, reason="it is about PostgreSQL's roles")
 def test_a_role_that_reads_the_views_sees_no_table(reader: str) -> None:
     assert len(read_as(reader, "SELECT * FROM payments_v_payment")) == 1
