@@ -266,7 +266,8 @@ def _refuse_relation(relation: ForeignObjectRel, account: str) -> None:
     is_ours = other.__module__.startswith("payments_integration.")
     if is_left or is_ours or relation.on_delete in _HARMLESS:
         return
-    if other._base_manager.filter(**{f"{relation.field.name}__account": account}).exists():
+    # No manager: one of the project's may hide rows.
+    if models.QuerySet(other).filter(**{f"{relation.field.name}__account": account}).exists():
         raise ForgetRefused(
             f"rows of {other._meta.label} refer to rows of {account} ({relation.field.name}), and would be deleted "
             f"too, or do not let these be deleted: {_RELEASE}"

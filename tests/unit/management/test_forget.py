@@ -231,11 +231,19 @@ def test_what_goes_on_writing_must_be_stopped(monkeypatch: pytest.MonkeyPatch) -
 # Rows of the merchant
 
 
+class Hiding(models.Manager[Any]):
+    """As of a project whose deleted rows stay in the table."""
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().none()
+
+
 @contextmanager
-def parcels(**fields: Any) -> Iterator[Any]:
-    """A model of the merchant with these fields, and its table."""
+def parcels(*, base_manager_name: str = "objects", **fields: Any) -> Iterator[Any]:
+    """A model of the merchant with these fields, and its table. Its manager ``visible`` hides every row."""
     before = {*apps.all_models["receivers"]}
-    meta = type("Meta", (), {"app_label": "receivers"})
+    meta = type("Meta", (), {"app_label": "receivers", "base_manager_name": base_manager_name})
+    fields = {"objects": models.Manager(), "visible": Hiding(), **fields}
     names = {"__module__": "shop.models", "__str__": lambda parcel: "", "Meta": meta, **fields}
     model: Any = type("Parcel", (models.Model,), names)
     with connection.schema_editor() as editor:
@@ -266,7 +274,7 @@ def payment_of(account: str) -> Payment:
 )
 def test_rows_of_the_merchant_stay(on_delete: Any, constraint: bool, name: str) -> None:
     key: Any = models.ForeignKey(Payment, on_delete, related_name=name, db_constraint=constraint)
-    with parcels(payment=key) as model:
+    with parcels(payment=key, base_manager_name="visible") as model:
         fill("default")
         fill("other")
         before = counted("default")

@@ -117,8 +117,9 @@ def test_history_and_operations_are_never_pruned() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_event_to_which_a_row_of_the_site_refers_stays_and_the_others_go() -> None:
-    with parcels(event=models.ForeignKey(Event, models.CASCADE)) as parcel:
+@pytest.mark.parametrize("manager", ["objects", "visible"])
+def test_an_event_to_which_a_row_of_the_site_refers_stays_and_the_others_go(manager: str) -> None:
+    with parcels(event=models.ForeignKey(Event, models.CASCADE), base_manager_name=manager) as parcel:
         kept, _ = event(401), event(402)
         parcel.objects.create(event=kept)
         assert "1 events deleted" in run()
