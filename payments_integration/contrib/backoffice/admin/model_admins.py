@@ -128,7 +128,7 @@ class BackOfficePaymentAdmin(NotedAdmin, PaymentSectionsAdmin):
     export = (
         "id", "status", "amount", "amount_received", "refunded_amount", "fee", "net_amount", "currency", "country",
         "method_code", "method_family", "flow", "merchant_reference", "failure_reason", "payer_email",
-        "payer_document", "account", "created_at", "expires_at", "succeeded_at",
+        "payer_document", "account", "created_at", "expires_at", "succeeded_at", "gone_at",
     )  # fmt: skip
     export_personal = ("failure_reason", "payer_email", "payer_document")
 
@@ -196,7 +196,7 @@ class BackOfficePayoutAdmin(NotedAdmin, PayoutSectionsAdmin):
     )
     export = (
         "id", "status", "amount", "fee", "currency", "country", "method_code", "merchant_reference",
-        "failure_reason", "refund_id", "destination", "account", "created_at", "succeeded_at",
+        "failure_reason", "refund_id", "destination", "account", "created_at", "succeeded_at", "gone_at",
     )  # fmt: skip
     export_personal = ("failure_reason", "destination")
 
@@ -242,7 +242,7 @@ class BackOfficeRefundAdmin(NotedAdmin, RefundSectionsAdmin):
     )
     export = (
         "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
-        "account", "created_at",
+        "account", "created_at", "gone_at",
     )  # fmt: skip
     export_personal = ("reason",)
 
@@ -264,13 +264,14 @@ class BackOfficeDepositReferenceAdmin(NotedAdmin, DepositReferenceSectionsAdmin)
     )
     export = (
         "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
+        "gone_at",
     )  # fmt: skip
 
 
 @instead(Balance)
 class BackOfficeBalanceAdmin(BackOfficeAdmin, BalanceSectionsAdmin):
     menu_place = Place.BALANCES
-    export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
+    export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at", "gone_at")
 
     class Media:
         css = {"all": STYLES}

@@ -36,8 +36,8 @@ class Totals:
     lines: list[tuple[str, str, list[str]]]
 
 
-def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, everything: bool) -> Totals:
-    """Return the sums of the amounts ``names`` over ``rows``, which ``specs`` have filtered."""
+def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, everything: bool) -> Totals | None:
+    """Return the sums of the amounts ``names`` over ``rows``, which ``specs`` have filtered; None if no row counts."""
     names = list(names)
     fields = [rows.model._meta.get_field(name) for name in names]
     headings = [capfirst(str(getattr(field, "verbose_name", field.name))) for field in fields]
@@ -51,6 +51,8 @@ def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, e
     found = _sums_by(limited, "currency", names, using=rows.db)
     if not everything and sum(count for _currency, count, _sums in found) > MAX_ROWS:
         return Totals(headings, [])
+    if not found:
+        return None
     lines = [
         (display.text(currency), format_count(count), [display.money(amount, currency) for amount in sums])
         for currency, count, sums in sorted(found)

@@ -17,6 +17,7 @@ from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.backoffice.admin.totals import ADD_UP
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
+from tests.unit.contrib.backoffice.test_export import read as exported
 
 Lines = dict[str, tuple[str, ...]]
 
@@ -64,13 +65,16 @@ def test_what_is_above_the_payments_is_what_was_received(boss: Client) -> None:
 
 @pytest.mark.case(145)
 def test_rows_that_are_gone_are_no_money(boss: Client) -> None:
-    """The list shows them, and their amounts count nowhere."""
+    """The list and its export show them, and their amounts are in no totals."""
     now = timezone.now()
     rows.payment(amount=1000, amount_received=900, refunded_amount=50, currency="CLP", created_at=now)
     for make in (rows.payment, rows.payout, rows.refund):
         make(amount=7, currency="CLP", created_at=now, gone_at=now)
     assert shown(boss) == {"CLP": ("1", "CLP 900", "CLP 1,000", "CLP 50")}
-    assert shown(boss, model="payout") == shown(boss, model="refund") == {}
+    assert {row["amount"]: bool(row["gone_at"]) for row in exported(boss, "payment")} == {"1000": False, "7": True}
+    # A list that has nothing else offers nothing to add up.
+    assert shown(boss, model="payout") is shown(boss, model="refund") is None
+    assert ADD_UP not in page(boss, url("payout", "changelist"))
     days = statistics.last_days()
     assert [group.amount for group in statistics._payments("default", days)] == [1000]
     assert statistics._money_out("default", days) == {"payouts": [], "refunds": []}
