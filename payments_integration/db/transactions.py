@@ -370,18 +370,22 @@ def non_atomic_requests(using: str) -> str:
     return f"django.db.transaction.non_atomic_requests{where}"
 
 
-def refuse_transaction(function: str, *, is_dispatching: bool = False) -> None:
+def refuse_transaction(function: str, *, is_dispatching: bool = False, can_be_deferred: bool = False) -> None:
     """Raise TransactionRefused inside a transaction, in the name of ``services.<function>``.
 
     A request inside a transaction would hold locks for seconds, and its record could be rolled back after money moved.
     ``is_dispatching``: a receiver asks. With ``asyncio.run``, it asks in a thread that has no transaction.
+    ``can_be_deferred``: ``services.defer`` takes the function.
     """
     if is_dispatching or in_transaction():
+        if can_be_deferred:
+            reason, advice = "it could roll back after money moved", "use services.defer, which sends the call after"
+        else:
+            reason, advice = "it would hold locks for seconds", "call it with transaction.on_commit, after"
         raise TransactionRefused(
-            f"services.{function} cannot run inside a database transaction: it could roll back after money moved. "
-            f"Under ATOMIC_REQUESTS, mark a view that needs the answer with {non_atomic_requests(ledger_database())}. "
-            "Otherwise use services.defer, which sends the call after the commit. A middleware, or SQL such as BEGIN "
-            "or SET autocommit = 0, may also have begun the transaction."
+            f"services.{function} cannot run inside a database transaction: {reason}. Under ATOMIC_REQUESTS, mark a "
+            f"view that needs the answer with {non_atomic_requests(ledger_database())}. Otherwise {advice} the "
+            "commit. A middleware, or SQL such as BEGIN or SET autocommit = 0, may also have begun the transaction."
         )
 
 

@@ -60,7 +60,7 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
 def _carry_out(
     prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], check: outbox.CommitCheck
 ) -> Any:
-    refuse_transaction(prepare.__name__, is_dispatching=is_dispatching())
+    refuse_transaction(prepare.__name__, is_dispatching=is_dispatching(), can_be_deferred=True)
     with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
         intent = _prepared(prepare, args, kwargs)
         service_call.account = intent.account

@@ -24,7 +24,7 @@ from tests.fake_provider import (
     Fake,
 )
 
-CALLS: list[Callable[[], Any]] = [
+DEFERRED: list[Callable[[], Any]] = [
     lambda: services.create_payment(**PAYMENT),
     lambda: services.cancel_payment("pay_1"),
     lambda: services.create_payout(**PAYOUT),
@@ -34,6 +34,8 @@ CALLS: list[Callable[[], Any]] = [
     lambda: services.create_webhook_endpoint(**ENDPOINT),
     lambda: services.rotate_webhook_secret("whk_1"),
     lambda: services.delete_webhook_endpoint("whk_1"),
+]
+NOT_DEFERRED: list[Callable[[], Any]] = [
     lambda: services.refresh("pay_1"),
     services.sync_balances,
     services.sync_webhook_endpoints,
@@ -41,8 +43,10 @@ CALLS: list[Callable[[], Any]] = [
     services.resume_operations,
     lambda: services.look_up("op_1"),
     lambda: services.retry("op_1"),
+    lambda: services.approve("op_1", actor="a"),
     lambda: services.mark_happened("op_1", "pay_1", "a", "b"),
 ]
+CALLS = DEFERRED + NOT_DEFERRED
 
 
 def test_a_handler_sends_nothing_in_a_thread_without_its_transaction(fake: Fake) -> None:
@@ -113,10 +117,20 @@ def test_every_call_is_refused_in_a_transaction(fake: Fake, number: int) -> None
     with transaction.atomic(), pytest.raises(TransactionRefused) as caught:
         CALLS[number]()
     # First what also gives a view its checkout_url.
-    assert 0 < str(caught.value).find("non_atomic_requests") < str(caught.value).find("services.defer")
+    advice = "services.defer" if number < len(DEFERRED) else "transaction.on_commit"
+    assert 0 < str(caught.value).find("non_atomic_requests") < str(caught.value).find(advice)
+    assert ("services.defer" in str(caught.value)) is (number < len(DEFERRED))
     assert not Operation.objects.exists()
     assert not fake.calls
     assert not fake.reads
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_read_runs_after_the_commit(fake: Fake) -> None:
+    with transaction.atomic():
+        transaction.on_commit(services.list_payment_methods)
+        assert not fake.reads
+    assert len(fake.reads) == 1
 
 
 @pytest.mark.django_db(transaction=True)
