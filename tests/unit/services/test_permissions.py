@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.exceptions import PermissionDenied
+from django.utils import timezone
 
 from payments_integration import inbox, permissions, services
 from payments_integration.models import Event, EventState, Operation, OperationState
+from payments_integration.outbox.resolution import MAY_STILL_RUN
 from tests import factories
 from tests.fake_provider import (
     DEPOSIT,
@@ -131,7 +133,8 @@ class TestOperations:
     def stuck(self, fake: Fake) -> Operation:
         fake.script = [Lost(timeout())]
         operation = services.defer(services.create_payout, **PAYOUT)
-        Operation.objects.update(state=OperationState.NEEDS_PERSON, claimed_until=None)
+        sent = timezone.now() - MAY_STILL_RUN
+        Operation.objects.update(state=OperationState.NEEDS_PERSON, claimed_until=None, last_sent_at=sent)
         fake.calls.clear()
         return operation
 
