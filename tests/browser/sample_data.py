@@ -151,6 +151,12 @@ def _featured(provider: ProviderSandbox) -> dict[str, Any]:
         may_have_run=True, actor="support", created_at=timezone.now() - timedelta(hours=5),
         note="no refund of this amount is listed, and the key is no longer kept",
     )  # fmt: skip
+    rows.operation(
+        operation="create_payout", state=OperationState.REJECTED, amount=310_000, currency="CLP", deferred=True,
+        arguments={"destination": provider_data.DESTINATION}, merchant_reference="SUP-738", actor="payroll",
+        created_at=timezone.now() - timedelta(hours=3), closed_at=timezone.now() - timedelta(hours=3),
+        error={"code": "insufficient_balance", "type": "invalid_request"},
+    )  # fmt: skip
     parked = rows.event(
         bank, id="evt_parked01", state=EventState.PARKED, attempts=6, created_at=timezone.now() - timedelta(hours=2),
         received_at=timezone.now() - timedelta(hours=2),
