@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,8 +18,9 @@ from payments_integration.contrib.finance.apps import record
 from payments_integration.contrib.finance.closing import close_months
 from payments_integration.contrib.finance.journal import statements
 from payments_integration.contrib.finance.models import ClosingBalance, Movement
-from payments_integration.models import Balance, Payment
+from payments_integration.models import Balance, Payment, deletion_allowed
 from payments_integration.projection import events as projected
+from payments_integration.reconciliation.renaming import models_with_account
 from payments_integration.sandbox import Fault
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from payments_integration.testing import ProviderSandbox
@@ -135,6 +136,31 @@ def test_what_reconciliation_finds_is_booked_in_the_month_in_which_it_happened(
     read_everything(sandbox)
     assert_mirror_equals_provider(sandbox)
     assert_explained()
+
+
+@pytest.mark.django_db
+def test_the_first_synchronisation_books_each_movement_on_its_own_day(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    """Also a refund and a chargeback, whose objects have no ``succeeded_at`` of their own."""
+    sandbox.engine.faults.add(Fault("drop", times=None))
+    paid, charged_back = pay(sandbox, amount=10000), pay(sandbox, amount=7000)
+    clock.shift(86400)
+    sandbox.engine.succeed_refund(services.create_refund(services.refresh(paid), amount=2000).pk)
+    sandbox.engine.chargeback(charged_back.pk)
+    with deletion_allowed():  # a new installation
+        for model in (*models_with_account(), Movement):
+            model._default_manager.all().delete()
+    clock.move_to(at("2026-07-20T12:00:00"))
+    call_command("payments_reconcile", "--full", "--account", sandbox.account)
+    found = Movement.objects.exclude(kind="payment_fee").values_list("kind", "amount", "booked_on")
+    assert set(found) == {
+        ("payment", 10000, BEFORE.date()),
+        ("payment", 7000, BEFORE.date()),
+        # The provider has no time of a chargeback. It is booked when the payment succeeded.
+        ("chargeback", -7000, BEFORE.date()),
+        ("refund", -2000, BEFORE.date() + timedelta(days=1)),
+    }
 
 
 @pytest.mark.django_db

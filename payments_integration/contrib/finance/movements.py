@@ -21,7 +21,16 @@ from payments_integration.dates import day_of, start_of
 from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import WriterPauses, as_committed, locked, repeatable
 from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
-from payments_integration.models import AccountState, ObjectKey, Payment, Payout, Refund, StatusChange, of_objects
+from payments_integration.models import (
+    AccountState,
+    ObjectKey,
+    Payment,
+    Payout,
+    Refund,
+    StateBy,
+    StatusChange,
+    of_objects,
+)
 from payments_integration.money import INT64_MAX
 from payments_integration.projection import provider_time
 
@@ -58,8 +67,8 @@ def implied(row: Payment | Payout | Refund) -> Amounts:
 
 
 def record(rows: Sequence[Any]) -> None:
-    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, and three
-    per account with a movement of a closed month.
+    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, one more
+    for rows that were read, and three per account with a movement of a closed month.
 
     What occurred in months that were closed when the account's books opened is booked on its own date: there was no
     file of them. A month that was open then may be in a file by now.
@@ -114,15 +123,10 @@ def closes_at(until: date) -> datetime:
     return start_of(next_month + CLOSES_AFTER) + SETTLED_AFTER
 
 
-def _record(
-    rows: Sequence[Any],
-    begins_on: Callable[[str], date],
-    changed_at: Mapping[ObjectKey, datetime] | None = None,
-) -> int:
+def _record(rows: Sequence[Any], begins_on: Callable[[str], date], *, is_backfill: bool = False) -> int:
     """Record the missing movements of these rows. Returns their number.
 
-    ``begins_on`` returns the day before which an account's movements are booked on their own dates. ``changed_at``
-    maps objects to the time when they came into their present state, if it is known better than by their row.
+    ``begins_on`` returns the day before which an account's movements are booked on their own dates.
     """
     found = {_key(row): row for row in rows if isinstance(row, Payment | Payout | Refund)}
     if not found:
@@ -130,18 +134,22 @@ def _record(
     recorded = _recorded(found)
     now = timezone.now()
     at_provider = cache(provider_time)
+    # An event dates its state. An answer has the time of the read, which may be long after the change.
+    undated = [row for row in found.values() if is_backfill or row.state_by == StateBy.ANSWER]
+    history = cache(lambda: _changed_at(undated))
     movements: list[Movement] = []
     for key, row in found.items():
         account, kind, object_id = key
         wanted: _Recorded = {(name, row.currency): amount for name, amount in implied(row).items()}
         for name, currency in dict.fromkeys([*wanted, *recorded[key]]):
-            is_first = (name, currency) not in recorded[key]
-            occurred_at = _occurred_at(row, name, is_first, (changed_at or {}).get(key, row.state_at))
+            missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
+            if not missing:
+                continue
+            occurred_at = _occurred_at(row, name, (name, currency) not in recorded[key], history)
             occurred_on = day_of(occurred_at)
             is_late = booking_date(occurred_on, now) != occurred_on and occurred_on >= begins_on(account)
             # If our clock is ahead, an open month would pass for a closed one, and a movement is never changed.
             recorded_at = at_provider(account) if is_late else now
-            missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
             movements += [
                 Movement(
                     account=account,
@@ -175,12 +183,22 @@ def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
     return sums
 
 
-def _occurred_at(row: Any, name: str, is_first: bool, changed_at: datetime) -> datetime:
-    """Return the provider's time of a movement: when the state changed, or ``succeeded_at`` if it is earlier."""
+def _occurred_at(row: Any, name: str, is_first: bool, history: Callable[[], Mapping[ObjectKey, datetime]]) -> datetime:
+    """Return the provider's time of a movement: when the state changed, or ``succeeded_at`` if it is earlier.
+
+    The first amount came with the status. A later one may have come after it, and the row was read then.
+    """
+    changed_at: datetime = row.state_at
+    if not is_first:
+        return changed_at
     succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
-    if is_first and succeeded_at is not None and name != MovementKind.CHARGEBACK:
-        return min(succeeded_at, changed_at)
-    return changed_at
+    if succeeded_at is not None and succeeded_at > changed_at:
+        succeeded_at = None
+    if succeeded_at is not None and name != MovementKind.CHARGEBACK:
+        return succeeded_at
+    changed_at = history().get(_key(row), changed_at)
+    # The history of a first synchronisation may have only the creation, and a chargeback follows the success.
+    return max(changed_at, succeeded_at or changed_at)
 
 
 def _storable(amount: int) -> Iterator[int]:
@@ -211,7 +229,7 @@ def _backfill(model: type[Any], begins_on: Callable[[str], date], looked_at: Cal
             # Write the rows: under REPEATABLE READ, a transaction that began earlier does not see these movements.
             # PostgreSQL refuses it only if the row that it locks was written.
             model.objects.filter(pk__in=ids).update(version=F("version"))
-            return _record(rows, begins_on, _changed_at(rows))
+            return _record(rows, begins_on, is_backfill=True)
 
         count += repeatable(book, using=using)
         last = ids[-1]

@@ -153,6 +153,34 @@ def test_a_time_of_success_after_the_state_does_not_count() -> None:
     assert set(Movement.objects.values_list("occurred_at", flat=True)) == {at(10)}
 
 
+def test_a_row_that_is_read_again_dates_its_first_amount_by_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was mirrored before the app. A read without news moves the row's own time on."""
+    AccountState.objects.create(account="default", first_synced_at=T0)
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_mirror_listeners", [])
+        read(refund(status="succeeded"), seconds=10)
+    read(refund(status="succeeded"), seconds=90 * 86400)
+    assert Refund.objects.get().state_at == at(90 * 86400)
+    assert [found.occurred_at for found in Movement.objects.all()] == [at(10)]
+
+
+def test_a_further_amount_without_a_change_of_the_status_is_dated_when_it_is_read() -> None:
+    AccountState.objects.create(account="default", first_synced_at=T0)
+    read(payment(status="on_hold", amount_received=4000), seconds=10)
+    read(payment(status="on_hold", amount_received=9000), seconds=900)
+    assert list(Movement.objects.order_by("pk").values_list("occurred_at", flat=True)) == [at(10), at(900)]
+
+
+def test_events_and_reads_of_succeeded_payments_need_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take one more statement."""
+    asked: list[Any] = []
+    monkeypatch.setattr(movements, "_changed_at", lambda rows: asked.extend(rows) or {})
+    apply(event(refund(status="succeeded"), seconds=10))
+    read(payment(**PAID, succeeded_at=factories.iso(at(10))), seconds=20)
+    assert Movement.objects.count() == 3
+    assert asked == []
+
+
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
