@@ -30,6 +30,7 @@ from payments_integration.models import (
     StateBy,
     StatusChange,
     of_objects,
+    refunded_so_far,
 )
 from payments_integration.money import INT64_MAX
 from payments_integration.projection import provider_time
@@ -47,13 +48,22 @@ _Recorded = dict[tuple[str, str], int]
 
 
 def implied(row: Payment | Payout | Refund) -> Amounts:
-    """Return the money that an object's state implies. docs/bookkeeping.md lists the assumptions."""
+    """Return the money that an object's state implies. docs/bookkeeping.md lists the assumptions.
+
+    Takes a statement for a charged back payment whose ``refunded_amount`` the provider leaves out. The mirrored
+    refunds count then. A later refund has the payment read again, which corrects the figure.
+    """
     if isinstance(row, Payment):
-        is_charged_back = row.status == PaymentStatus.CHARGEBACK
+        charged_back = 0
+        if row.status == PaymentStatus.CHARGEBACK:
+            refunded = row.refunded_amount
+            if refunded is None:
+                refunded = refunded_so_far(row, Refund.objects.filter(account=row.account, payment_id=row.pk))
+            charged_back = row.amount_received - refunded
         return {
             MovementKind.PAYMENT: row.amount_received,
             MovementKind.PAYMENT_FEE: -(row.fee or 0),
-            MovementKind.CHARGEBACK: (row.refunded_amount or 0) - row.amount_received if is_charged_back else 0,
+            MovementKind.CHARGEBACK: -charged_back,
         }
     if isinstance(row, Payout):
         has_succeeded = row.status == PayoutStatus.SUCCEEDED

@@ -13,7 +13,7 @@ from payments_integration import conf
 from payments_integration.checkout import CheckoutView
 from payments_integration.dates import with_zone
 from payments_integration.enums import PAID_PAYMENT_STATUSES
-from payments_integration.models import Payment, StatusChange
+from payments_integration.models import Payment, Refund, StatusChange, refunded_so_far
 from payments_integration.money import format_for_payer
 from payments_integration.payer.links import STATUS, path
 from payments_integration.payer.texts import visible
@@ -55,7 +55,8 @@ class ReceiptView(CheckoutView, TemplateView):
 
 def facts(payment: Payment) -> dict[str, Any]:
     """Return the facts on a receipt, for its page and its mail."""
-    refunded, moment = payment.refunded_amount or 0, paid_at(payment)
+    refunds = Refund.objects.filter(account=payment.account, payment_id=payment.pk)
+    refunded, moment = refunded_so_far(payment, refunds), paid_at(payment)
 
     def money(amount: int) -> str:
         return format_for_payer(amount, payment.currency, payment.country)

@@ -72,6 +72,20 @@ def test_a_chargeback_takes_what_is_not_refunded() -> None:
     assert Movement.objects.get(kind="chargeback").occurred_at == at(2)
 
 
+def test_without_a_refunded_amount_a_chargeback_takes_what_the_mirrored_refunds_left() -> None:
+    """The provider may leave the amount out."""
+    paid = payment(**PAID)
+    apply(event(paid, seconds=1))
+    apply(event(refund(status="succeeded", amount=2500), seconds=2))
+    apply(event({**paid, "status": "chargeback"}, seconds=3))
+    assert sums("pay_1")["chargeback"] == -7500
+    # A late refund has the payment read again.
+    apply(event(refund(id="ref_2", status="succeeded", amount=500), seconds=2))
+    assert DueRefresh.objects.filter(object_id="pay_1").exists()
+    read({**paid, "status": "chargeback"}, seconds=60)
+    assert sums("pay_1")["chargeback"] == -7000
+
+
 def test_a_refund_is_booked_when_it_succeeds_and_reversed_when_it_is_returned() -> None:
     apply(event(refund(status="processing"), seconds=1))
     assert sums("ref_1") == {}
@@ -146,6 +160,13 @@ def test_the_first_amount_is_dated_when_the_object_says_that_it_succeeded() -> N
     assert set(Movement.objects.values_list("occurred_at", flat=True)) == {at(10)}
     read(payment(**{**PAID, "status": "chargeback"}, succeeded_at=factories.iso(at(10))), seconds=900)
     assert Movement.objects.get(kind="chargeback").occurred_at == at(900)
+
+
+def test_a_chargeback_that_is_new_to_the_mirror_follows_the_success() -> None:
+    """The history of a first synchronisation has only the time of creation."""
+    read(payment(**{**PAID, "status": "chargeback"}, succeeded_at=factories.iso(at(10))), seconds=900)
+    assert StatusChange.objects.get().at == at(0)
+    assert set(Movement.objects.values_list("occurred_at", flat=True)) == {at(10)}
 
 
 def test_a_time_of_success_after_the_state_does_not_count() -> None:
@@ -458,7 +479,7 @@ PAYOUTS = st.fixed_dictionaries(
 ).map(lambda fields: payout(**fields))
 REFUNDS = st.fixed_dictionaries(
     {"status": st.sampled_from(["created", "processing", "succeeded", "failed", "returned"]), "amount": AMOUNTS}
-).map(lambda fields: refund(**fields))
+).map(lambda fields: refund(**fields, payment_id="pay_2"))
 #: (an object in some state, seconds at which it was so, whether an answer brings it)
 ARRIVALS = st.lists(st.tuples(PAYMENTS | PAYOUTS | REFUNDS, st.integers(0, 60), st.booleans()), max_size=12)
 

@@ -15,7 +15,7 @@ from payments_integration.models import Payment
 from payments_integration.payer import links
 from payments_integration.payer.links import Subject
 from tests.factories import checkout as rows
-from tests.factories.rows import change
+from tests.factories.rows import change, refund
 from tests.unit.checkout.conftest import Page, check_is_harmless
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -56,6 +56,12 @@ def test_the_amount_is_what_was_received_and_the_refund_is_shown(client: Client)
     assert "$12.000" in page.text
     assert "Refunded since$2.000" in page.text
     assert "$10.000" not in page.text
+
+
+def test_a_refund_is_shown_although_the_provider_leaves_the_refunded_amount_out(client: Client) -> None:
+    payment = rows.payment(**PAID, refunded_amount=None)
+    refund(payment=payment, status="succeeded", amount=2_000)
+    assert "Refunded since$2.000" in receipt(client, payment).text
 
 
 @pytest.mark.parametrize("has_history", [True, False])
