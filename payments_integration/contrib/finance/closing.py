@@ -69,7 +69,7 @@ def close_months() -> int:
     store. A month waits while its events may be incomplete, so that a late change of the balance still counts.
     """
     until = _closed_until()
-    unstored = list(_without_end(until))
+    unstored = list(without_end(until))
     if not unstored:
         return 0
     complete = dict(AccountState.objects.values_list("pk", "watermark"))
@@ -96,7 +96,7 @@ def _closed_until() -> date:
     return until
 
 
-def _without_end(until: date) -> QuerySet[Balance]:
+def without_end(until: date) -> QuerySet[Balance]:
     """Return the balances that were known before this day and whose last month is not stored."""
     of_balance = {"account": OuterRef("account"), "currency": OuterRef("currency")}
     known = BalanceChange.objects.filter(**of_balance, at__lt=start_of(until))

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -24,7 +25,7 @@ from django.utils import translation
 from payments_integration.contrib.backoffice.admin import export
 from payments_integration.contrib.finance.balances import changes_of
 from payments_integration.contrib.finance.models import MovementKind
-from payments_integration.models import Balance
+from payments_integration.models import AccountState, Balance
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.finance.books import movement
@@ -219,6 +220,18 @@ def test_it_says_which_rule_it_uses_and_whether_the_month_is_closed(boss: Client
     html = page(boss, f"{BOOK}?{JANUARY}")
     assert "These months are closed" in html
     assert "movements may be added until" not in html
+
+
+def test_it_does_not_call_balances_stored_while_reconciliation_is_behind(boss: Client) -> None:
+    balance()
+    behind = AccountState.objects.create(account="default", watermark=datetime(2026, 1, 20, tzinfo=UTC))
+    html = page(boss, f"{BOOK}?{JANUARY}")
+    assert "These months are closed, but their balances are not stored yet and may change." in html
+    assert "their balances are stored and stay" not in html
+    assert "their balances are stored and stay" in page(boss, f"{BOOK}?{JANUARY}&account=second")
+    behind.watermark = datetime(2026, 2, 1, tzinfo=UTC)
+    behind.save()
+    assert "their balances are stored and stay" in page(boss, f"{BOOK}?{JANUARY}")
 
 
 def test_it_begins_with_this_month_and_leads_to_its_neighbours(boss: Client) -> None:
