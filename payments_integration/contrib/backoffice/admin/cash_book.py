@@ -318,8 +318,11 @@ class CashBookPage:
 
     def _balance_url(self, period: Period, one: Statement) -> str:
         """Return the address of the balance that a line is about, as of its last day; "" if it is about several."""
-        of_currency = {account: pk for (account, code), pk in self._balances.items() if code == one.currency}
-        keys = [of_currency[period.account]] if period.account in of_currency else list(of_currency.values())
+        keys = [
+            pk
+            for (account, code), pk in self._balances.items()
+            if code == one.currency and (period.account or account) == account
+        ]
         url = display.change_url(self._site, Balance, keys[0]) if len(keys) == 1 else ""
         end = start_of(period.until)
         return f"{url}?{urlencode({UNTIL: end.isoformat()})}" if url and end <= timezone.now() else url

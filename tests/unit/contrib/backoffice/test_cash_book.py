@@ -205,6 +205,13 @@ def test_an_account_of_another_process_is_not_replaced_by_all(boss: Client, sett
     assert "Select a valid choice." in page(boss, f"{BOOK}?{JANUARY}&account=second")
 
 
+def test_a_book_of_one_account_does_not_link_to_the_balance_of_another(boss: Client) -> None:
+    address = url("balance", "change", balance().pk)
+    movement(account="second", occurred_on="2026-01-10", currency="USD")
+    assert address in page(boss, f"{BOOK}?{JANUARY}&account=default")
+    assert address not in page(boss, f"{BOOK}?{JANUARY}&account=second")
+
+
 def test_it_shows_one_currency(boss: Client) -> None:
     balance()
     balance(currency="CLP")
