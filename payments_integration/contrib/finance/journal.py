@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from itertools import pairwise
 
@@ -31,24 +31,29 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The days from ``since`` to the day before ``until``, of one account, or of all if ``account`` is None."""
+    """The days from ``since`` to the day before ``until``, of one account, or of all if ``account`` is None.
+
+    A ``currency`` narrows the movements only: statements have every currency with a balance.
+    """
 
     since: date
     until: date
     account: str | None = None
+    currency: str | None = None
 
     def movements(self) -> QuerySet[Movement]:
         """Return the movements in the journal of the period."""
-        return self._of_account().filter(booked_on__gte=self.since, booked_on__lt=self.until)
+        return self._chosen().filter(booked_on__gte=self.since, booked_on__lt=self.until)
 
     def recorded_after(self) -> QuerySet[Movement]:
         """Return the movements that occurred in the period and are in the journal of a later one."""
-        return self._of_account().filter(
+        return self._chosen().filter(
             occurred_on__gte=self.since, occurred_on__lt=self.until, booked_on__gte=self.until
         )
 
-    def _of_account(self) -> QuerySet[Movement]:
-        return Movement.objects.filter(**({"account": self.account} if self.account is not None else {}))
+    def _chosen(self) -> QuerySet[Movement]:
+        chosen = {"account": self.account, "currency": self.currency}
+        return Movement.objects.filter(**{name: value for name, value in chosen.items() if value is not None})
 
 
 @dataclass(slots=True)
@@ -113,7 +118,7 @@ def steps(period: Period) -> list[Period]:
     while since < period.until:
         by_day = (period.until - period.since).days <= MOST_DAYS
         until = since + _DAY if by_day else min(month_after(since), period.until)
-        found.append(Period(since, until, period.account))
+        found.append(replace(period, since=since, until=until))
         since = until
     return found
 
@@ -179,7 +184,7 @@ def statements_of(periods: Sequence[Period]) -> list[list[Statement]]:
     The database adds up the movements of each day.
     """
     close_months_before_reading()
-    whole = Period(periods[0].since, periods[-1].until, periods[0].account)
+    whole = replace(periods[0], until=periods[-1].until)
     begins = [period.since for period in periods]
     found: list[dict[tuple[str, str], Statement]] = [{} for _ in periods]
 

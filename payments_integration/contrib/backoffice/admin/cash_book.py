@@ -109,7 +109,7 @@ class CashBookForm(DaysForm):
     @property
     def period(self) -> Period:
         found = self.cleaned_data
-        return Period(found[FROM], found[TO] + _DAY, found.get("account") or None)
+        return Period(found[FROM], found[TO] + _DAY, found.get("account") or None, found["currency"] or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,8 @@ class CashBookPage:
             "balances": [self._sum(one) for one in each if one.after is not None],
             "tools": [Tool(_("Export"), "", post=False, form=export.ExportForm(FORMAT, kept))],
             "journals": [
-                (name, f"?{urlencode({**_dates(period), **_kept(period), JOURNAL: name})}") for name in FORMATS
+                (name, f"?{urlencode({**_dates(period), **_kept(period, currency), JOURNAL: name})}")
+                for name in FORMATS
             ],
             "earlier_url": self._address(_earlier(period, by_month), currency),
             "later_url": self._address(later, currency) if (later := _later(period, by_month)) else "",
@@ -388,7 +389,7 @@ def _dates(period: Period) -> dict[str, str]:
     return {FROM: period.since.isoformat(), TO: (period.until - _DAY).isoformat()}
 
 
-def _kept(period: Period, currency: str = "") -> dict[str, str]:
+def _kept(period: Period, currency: str) -> dict[str, str]:
     account = {"account": period.account} if period.account is not None else {}
     return {**account, **({"currency": currency} if currency else {})}
 

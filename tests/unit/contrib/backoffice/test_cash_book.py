@@ -386,6 +386,15 @@ def test_the_page_offers_the_journal_of_the_command(boss: Client) -> None:
     assert boss.get(f"{BOOK}?{JANUARY}&journal=pdf").status_code == 400
 
 
+def test_the_journal_of_a_book_of_one_currency_has_this_currency(boss: Client) -> None:
+    business()
+    movement(occurred_on="2026-01-10", currency="CLP", object_id="pay_9")
+    [link] = re.findall(r'href="(\?[^"]*journal=csv)"', page(boss, f"{BOOK}?{JANUARY}&currency=CLP"))
+    response: Any = boss.get(BOOK + unescape(link))
+    [*found] = csv.DictReader(io.StringIO(response.getvalue().decode()))
+    assert {line["object_id"] for line in found} == {"pay_9"}
+
+
 def test_a_journal_that_cannot_be_written_is_a_message(boss: Client) -> None:
     movement(occurred_on="2026-01-10", currency="odd<b>")
     html = page(boss, f"{BOOK}?{JANUARY}&journal=beancount")
