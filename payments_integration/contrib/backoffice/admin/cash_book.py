@@ -89,13 +89,15 @@ def may_see(site: AdminSite, request: HttpRequest) -> bool:
 class CashBookForm(DaysForm):
     """The choice of days, currency and, with several accounts, the account."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], currencies: set[str]) -> None:
         super().__init__("", data)
         if len(conf.aliases()) > 1 or data.get("account"):
             accounts = [("", gettext_lazy("all")), *conf.account_choices()]
             self.fields["account"] = forms.ChoiceField(label=gettext_lazy("Account"), required=False, choices=accounts)
-        currencies = [("", gettext_lazy("all")), *((code, code) for code in Currency.values)]
-        self.fields["currency"] = forms.ChoiceField(label=gettext_lazy("Currency"), required=False, choices=currencies)
+        # The mirror keeps balances in currencies that this version does not know.
+        known = [*Currency.values, *sorted(currencies - set(Currency.values))]
+        choices = [("", gettext_lazy("all")), *((code, display.text(code)) for code in known)]
+        self.fields["currency"] = forms.ChoiceField(label=gettext_lazy("Currency"), required=False, choices=choices)
         for name in (FROM, TO):
             self.fields[name].required = True
 
@@ -153,7 +155,8 @@ class CashBookPage:
         if self._request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         asked = self._request.GET
-        form = CashBookForm(_chosen(asked))
+        self._balances = {(row.account, row.currency): row.pk for row in Balance.objects.only("account", "currency")}
+        form = CashBookForm(_chosen(asked), {currency for _account, currency in self._balances})
         if not form.is_valid():
             return self._page(form, None)
         if asked.get(JOURNAL):
@@ -222,7 +225,6 @@ class CashBookPage:
 
     def _book(self, period: Period, currency: str) -> dict[str, Any]:
         each = _wanted(statements(period), currency)
-        self._balances = {(row.account, row.currency): row.pk for row in Balance.objects.only("account", "currency")}
         sums = together(each)
         periods = steps(period)
         days = [together(_wanted(of_step, currency)) for of_step in statements_of(periods)] if len(periods) > 1 else []

@@ -205,6 +205,12 @@ def test_an_account_of_another_process_is_not_replaced_by_all(boss: Client, sett
     assert "Select a valid choice." in page(boss, f"{BOOK}?{JANUARY}&account=second")
 
 
+def test_the_button_of_a_balance_in_an_unknown_currency_leads_to_its_book(boss: Client) -> None:
+    html = page(boss, url("balance", "change", balance(currency="ARS").pk))
+    [link] = [unescape(link) for link in re.findall(r'href="([^"]*cash-book/\?[^"]*)"', html)]
+    assert set(lines(page(boss, link))) == {"ARS"}
+
+
 def test_a_book_of_one_account_does_not_link_to_the_balance_of_another(boss: Client) -> None:
     address = url("balance", "change", balance().pk)
     movement(account="second", occurred_on="2026-01-10", currency="USD")
