@@ -112,6 +112,8 @@ def records(rows: QuerySet[Any], order: Order, fields: list[str]) -> Iterator[li
         found = row[name]
         if isinstance(found, datetime):
             return _moment(found)
+        if isinstance(found, date):
+            return found
         if isinstance(found, bool) or not isinstance(found, int):
             return cell(found)
         return to_major(found, row["currency"]) if name in AMOUNTS and has_currency else found

@@ -19,6 +19,7 @@ from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.db import connections
 from django.test import AsyncRequestFactory, Client
+from django.urls import reverse
 from django.utils import translation
 from openpyxl import load_workbook
 
@@ -26,6 +27,7 @@ from payments_integration.contrib.backoffice.admin import export, xlsx
 from payments_integration.models import Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
+from tests.unit.contrib.finance.books import movement
 
 EXPORT = url("payment", "export") + "?format=xlsx"
 
@@ -36,7 +38,11 @@ def content(response: Any) -> bytes:
 
 def cells(client: Client, model: str) -> list[dict[str, Any]]:
     """The rows of a file as the cells of their columns."""
-    response = client.get(f"{url(model, 'export')}?format=xlsx")
+    return cells_at(client, url(model, "export"))
+
+
+def cells_at(client: Client, address: str) -> list[dict[str, Any]]:
+    response = client.get(f"{address}?format=xlsx")
     assert response.headers["Content-Type"] == "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     assert response.headers["Content-Disposition"].endswith('.xlsx"')
     (sheet,) = load_workbook(io.BytesIO(content(response))).worksheets
@@ -63,6 +69,13 @@ def test_amounts_and_times_are_numbers_in_every_language(boss: Client, settings:
     assert (dollar["fee"].value, dollar["net_amount"].value, dollar["currency"].value) == (None, -0.05, "USD")
     assert dollar["created_at"].value == datetime(2025, 3, 4, 0, 6, 7)  # noqa: DTZ001
     assert dollar["created_at"].number_format == "yyyy-mm-dd hh:mm:ss"
+
+
+def test_days_are_days(boss: Client) -> None:
+    movement(occurred_on="2026-01-10", booked_on="2026-02-05")
+    [row] = cells_at(boss, reverse("admin:payments_finance_movement_export"))
+    assert row["occurred_on"].value == datetime(2026, 1, 10)  # noqa: DTZ001
+    assert row["booked_on"].number_format == "yyyy-mm-dd"
 
 
 def test_other_numbers_are_numbers_too(boss: Client) -> None:
