@@ -1,8 +1,8 @@
 """Compute the balances at the end of days. The balances of closed months are stored once and not computed again.
 
 A scheduled pass stores them about half a minute after a month has closed, unless a reader stores them first. From then
-on, the journal and the cash book never change for that month. A later change of TIME_ZONE, a late change of a balance,
-and the loss of a balance's history do not affect it.
+on, they never change for that month. A later change of TIME_ZONE, a late change of a balance, and the loss of a
+balance's history do not affect them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the journal of a period, and compare its movements with the balances.
 
-A movement is in the journal on its ``booked_on``, which never changes. So the journal of a closed month never changes,
-and the journals of consecutive periods contain each movement once.
+A movement is in the journal on its ``booked_on``, which never changes. So the journals of consecutive periods contain
+each movement once. The journal of a closed month never changes if the account's books were open in that month.
 """
 
 from __future__ import annotations

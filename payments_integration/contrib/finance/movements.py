@@ -89,9 +89,9 @@ def record(rows: Sequence[Any]) -> None:
 def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
     """Record the movements of objects that were mirrored before the app was installed. Returns the number recorded.
 
-    What occurred before the account's books opened is booked on its own date, even in a closed month: until the
-    backfill is complete, no file of that time is final. It can run at any time, next to all other work, and records
-    nothing for objects that miss nothing. ``progress`` is called with the number of objects examined so far.
+    What occurred before the account's books opened is booked on its own date, even in a closed month: no file of that
+    time is final. It can run at any time, next to all other work, and records nothing for objects that miss nothing.
+    ``progress`` is called with the number of objects examined so far.
     """
     opened_on = cache(_opened_on)
     looked = 0
