@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from threading import Lock
@@ -48,6 +49,7 @@ SETTINGS: dict[str, Any] = {
 }
 #: Held while drf-spectacular's settings are patched, because the patch affects the whole process.
 _lock = Lock()
+_is_describing: ContextVar[bool] = ContextVar("_is_describing", default=False)
 
 _ERRORS = (400, 401, 403, 404, 406, 429, 500, 502, 503)
 _ERRORS_OF_POST = (409, 413, 415, 422)
@@ -85,7 +87,8 @@ class RouteSchema(AutoSchema):
     def __get__(self, instance: Any, owner: Any) -> Any:
         # A view without a schema is left out. The project's own document is of another version of OpenAPI, in which
         # these paths are not valid, and its components may have the same names.
-        is_ours = complete in spectacular_settings.POSTPROCESSING_HOOKS
+        # The command's ``--custom-settings`` names our settings. ``describe`` patches them, which other threads undo.
+        is_ours = _is_describing.get() or complete in spectacular_settings.POSTPROCESSING_HOOKS
         return super().__get__(instance, owner) if is_ours else None
 
     @property
@@ -130,6 +133,10 @@ class RouteSchema(AutoSchema):
 def describe(patterns: Sequence[Any], base: str) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of these URL patterns below ``base``, a path without the last slash."""
     with _lock, translation.override("en"), patched_settings({**SETTINGS, "SERVERS": [{"url": base or "/"}]}):
-        generator = SchemaGenerator(patterns=[*patterns])  # type: ignore[no-untyped-call]
-        document: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+        token = _is_describing.set(True)
+        try:
+            generator = SchemaGenerator(patterns=[*patterns])  # type: ignore[no-untyped-call]
+            document: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+        finally:
+            _is_describing.reset(token)
     return document

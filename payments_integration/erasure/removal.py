@@ -145,7 +145,9 @@ def _erase_all(keys: Sequence[ObjectKey], erased: Erased) -> None:
     for key in sorted(wanted):
         if key not in known:
             _record(key, "with what it belongs to")
-        left = _erase_operations(key, erased) + _erase_object(key, erased)
+        left = _erase_operations(key, erased)
+        if key[1] != Erasure.OPERATION:
+            left += _erase_object(key, erased)
         if not left:
             updated(Erasure.objects.filter(of_objects([key]), done_at=None), done_at=timezone.now())
 
@@ -186,6 +188,10 @@ def _erase_operations(key: ObjectKey, erased: Erased) -> int:
         if outcome == "open":
             erased.open_operations.add(pk)
             left += 1
+            continue
+        for eraser in erasers():
+            of_operation = of_objects([(key[0], Erasure.OPERATION, pk)])
+            erased.done[eraser.name[0]] += eraser.erase(eraser.rows().filter(of_operation))
     return left
 
 

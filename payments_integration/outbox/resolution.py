@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
 from django.db.models import Q
@@ -63,15 +64,18 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     check_account(operation)
     _check_sent(operation)
     is_sent_again = operation.state == OperationState.UNKNOWN and sending.may_resend(operation)
+    as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
+    write = partial(_write_if_found, as_it_was=as_it_was) if is_sent_again else look_ups.write_verdict
     with _claimed(operation, outcomes.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
-        look_ups.resolve_by_reading(claim, _write_if_found if is_sent_again else look_ups.write_verdict)
+        look_ups.resolve_by_reading(claim, write)
+    operation.refresh_from_db()
     return operation
 
 
-def _write_if_found(claim: outcomes.Claim, verdict: look_ups.Verdict) -> None:
-    """Leave what was not found to be sent again. Its first request may still run, which its key shows, and no list."""
+def _write_if_found(claim: outcomes.Claim, verdict: look_ups.Verdict, as_it_was: dict[str, Any]) -> None:
+    """Leave what was not found to be sent again when it is due: its first request may still run, as its key shows."""
     if verdict.note == operations.NOT_FOUND:
-        outcomes.unknown(claim, verdict.note)
+        claim.release(**as_it_was, note=claim.operation.with_note(verdict.note))
     else:
         look_ups.write_verdict(claim, verdict)
 
@@ -370,7 +374,8 @@ def _known_call(operation: Operation) -> operations.ProviderCall:
 def _may_still_run(operation: Operation) -> bool:
     """Return True if a request may still run at the provider. No list shows its object yet."""
     sent = operation.last_sent_at if operation.may_have_run else None
-    return sent is not None and timezone.now() - sent < MAY_STILL_RUN
+    # A time in the future was written while our clock was ahead, so it proves nothing.
+    return sent is not None and -CLOCK_SLACK <= timezone.now() - sent < MAY_STILL_RUN
 
 
 def _refuse_if_it_happened(operation: Operation) -> None:

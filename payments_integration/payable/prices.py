@@ -97,6 +97,16 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
             f"payments_amount_field names {name!r}, which is neither an integer field nor a DecimalField.",
             "Name the field with the price: an integer in minor units, or a DecimalField in whole units.",
         )
+    money_field: Any = amount
+    if hasattr(money_field, "currency_field_name"):  # of django-money
+        own_currency = money_field.currency_field_name or f"{name}_currency"
+        if model.payments_currency_field != own_currency:
+            yield wrong(
+                model,
+                f"payments_amount_field names {name!r}, whose rows have currencies of their own, in which SQL would "
+                "not compare them.",
+                f'Add payments_currency_field = "{own_currency}".',
+            )
     # A row of a child is a row of its parent too, where SQL compares it.
     family = [each for each in model._meta.apps.get_models() if issubclass(each, model)]
     if own := [each._meta.label for each in family if each._has_own_price()]:

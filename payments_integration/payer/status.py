@@ -105,15 +105,17 @@ def find_payment(subject: Subject) -> Payment | None:
     return found
 
 
-def is_refused(subject: Subject) -> bool:
-    """Return True if every attempt to create the payment was refused or not sent, so that none will come."""
+def refused_attempts(subject: Subject) -> list[Operation]:
+    """Return the attempts to create the payment if each was refused or not sent, so that none may be under way."""
     if not subject.merchant_reference:
-        return False
-    attempts = Operation.objects.filter(
-        account=subject.account, merchant_reference=subject.merchant_reference, operation="create_payment"
+        return []
+    attempts = list(
+        Operation.objects.filter(
+            account=subject.account, merchant_reference=subject.merchant_reference, operation="create_payment"
+        ).only("state", "error", "body")
     )
-    states = set(attempts.order_by().values_list("state", flat=True).distinct())
-    return bool(states) and states <= {OperationState.REJECTED, OperationState.CLOSED}
+    ended = (OperationState.REJECTED, OperationState.CLOSED)
+    return attempts if all(attempt.state in ended for attempt in attempts) else []
 
 
 def shown_status(payment: Payment | None, *, subject: Subject | None = None) -> ShownStatus:
@@ -123,9 +125,11 @@ def shown_status(payment: Payment | None, *, subject: Subject | None = None) -> 
     refused, it is shown as a failed payment.
     """
     if payment is None:
-        if subject is not None and is_refused(subject):
+        if subject is not None and (attempts := refused_attempts(subject)):
             words = str(HEADLINES[Status.FAILED]), str(_MESSAGES[Status.FAILED])
-            return ShownStatus(Status.FAILED, *words, TONES[Status.FAILED], is_final=True)
+            # A job may repeat a call whose key is free.
+            is_final = not any(attempt.has_free_key for attempt in attempts)
+            return ShownStatus(Status.FAILED, *words, TONES[Status.FAILED], is_final=is_final)
         words = _("We are looking for your payment"), _("This takes a moment. Please do not pay again.")
         return ShownStatus("", *words, "open", is_final=False)
     status = payment.status

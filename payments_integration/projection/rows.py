@@ -396,12 +396,18 @@ def _report_other_ledger(row: Payment | Payout) -> None:
 
 
 def _leave_to_a_person(row: Payment | Payout) -> None:
-    """Open the operation of an object again if it counts as not executed: what was asked for since is done twice."""
-    ended = Operation.objects.filter(
-        pk=row.merchant_reference, state__in=(OperationState.REJECTED, OperationState.CLOSED), result_id=""
-    )
+    """Open the operation of an object again if it counts as not executed: what was asked for since is done twice.
+
+    A call under a free key finds the object by itself.
+    """
+    states = (OperationState.REJECTED, OperationState.CLOSED)
+    ended = Operation.objects.filter(account=row.account, pk=row.merchant_reference, state__in=states, result_id="")
     operation = locked(ended).first()
-    if operation is None:
+    if operation is None or operation.has_free_key or row.pk in operation.other_objects:
+        return
+    # A person may ask again with the reference that a page shows.
+    others = Operation.objects.filter(account=row.account, merchant_reference=operation.pk).exclude(pk=operation.pk)
+    if others.exclude(state__in=states).exists():
         return
     why = f"{row.pk} has its reference: it was executed, although it counted as {operation.state}"
     opened = {"state": OperationState.NEEDS_PERSON, "closed_at": None, "may_have_run": True}

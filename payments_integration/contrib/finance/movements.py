@@ -7,7 +7,7 @@ movements of an object add up to the money that its mirrored state implies. Even
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -47,23 +47,19 @@ Amounts = dict[MovementKind, int]
 _Recorded = dict[tuple[str, str], int]
 
 
-def implied(row: Payment | Payout | Refund) -> Amounts:
+def implied(row: Payment | Payout | Refund, refunds: Sequence[Refund] = ()) -> Amounts:
     """Return the money that an object's state implies. docs/bookkeeping.md lists the assumptions.
 
-    Takes a statement for a charged back payment whose ``refunded_amount`` the provider leaves out. The mirrored
-    refunds count then. A later refund has the payment read again, which corrects the figure.
+    ``refunds``: the refunds of a charged back payment. They count if the provider leaves out ``refunded_amount``. A
+    later refund has the payment read again, which corrects the figure if the payment has changed.
     """
     if isinstance(row, Payment):
-        charged_back = 0
-        if row.status == PaymentStatus.CHARGEBACK:
-            refunded = row.refunded_amount
-            if refunded is None:
-                refunded = refunded_so_far(row, Refund.objects.filter(account=row.account, payment_id=row.pk))
-            charged_back = row.amount_received - refunded
+        is_charged_back = row.status == PaymentStatus.CHARGEBACK
+        refunded = refunded_so_far(row, refunds) if row.refunded_amount is None else row.refunded_amount
         return {
             MovementKind.PAYMENT: row.amount_received,
             MovementKind.PAYMENT_FEE: -(row.fee or 0),
-            MovementKind.CHARGEBACK: -charged_back,
+            MovementKind.CHARGEBACK: refunded - row.amount_received if is_charged_back else 0,
         }
     if isinstance(row, Payout):
         has_succeeded = row.status == PayoutStatus.SUCCEEDED
@@ -77,8 +73,10 @@ def implied(row: Payment | Payout | Refund) -> Amounts:
 
 
 def record(rows: Sequence[Any]) -> None:
-    """Record the movements of mirror rows that this transaction has written. Takes at most two statements, one more
-    for rows that were read, and three per account with a movement of a closed month.
+    """Record the movements of mirror rows that this transaction has written.
+
+    Takes at most two statements, one more for rows that were read, one for chargebacks without ``refunded_amount``,
+    and three per account with a movement of a closed month.
 
     What occurred in months that were closed when the account's books opened is booked on its own date: there was no
     file of them. A month that was open then may be in a file by now.
@@ -147,15 +145,18 @@ def _record(rows: Sequence[Any], begins_on: Callable[[str], date], *, is_backfil
     # An event dates its state. An answer has the time of the read, which may be long after the change.
     undated = [row for row in found.values() if is_backfill or row.state_by == StateBy.ANSWER]
     history = cache(lambda: _changed_at(undated))
+    refunds = _refunds(found.values())
     movements: list[Movement] = []
     for key, row in found.items():
         account, kind, object_id = key
-        wanted: _Recorded = {(name, row.currency): amount for name, amount in implied(row).items()}
+        wanted: _Recorded = {(name, row.currency): amount for name, amount in implied(row, refunds[key]).items()}
         for name, currency in dict.fromkeys([*wanted, *recorded[key]]):
             missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
             if not missing:
                 continue
-            occurred_at = _occurred_at(row, name, (name, currency) not in recorded[key], history)
+            is_first = (name, currency) not in recorded[key]
+            # The app follows an object with movements: what comes to it later came when it was read.
+            occurred_at = _occurred_at(row, name, is_first, None if recorded[key] else history)
             occurred_on = day_of(occurred_at)
             is_late = booking_date(occurred_on, now) != occurred_on and occurred_on >= begins_on(account)
             # If our clock is ahead, an open month would pass for a closed one, and a movement is never changed.
@@ -179,6 +180,21 @@ def _record(rows: Sequence[Any], begins_on: Callable[[str], date], *, is_backfil
     return len(movements)
 
 
+def _refunds(rows: Iterable[Any]) -> dict[ObjectKey, list[Refund]]:
+    """Return the refunds of charged back payments without ``refunded_amount``, in one statement if there are any."""
+    lacking = {
+        row.pk: _key(row)
+        for row in rows
+        if isinstance(row, Payment) and row.status == PaymentStatus.CHARGEBACK and row.refunded_amount is None
+    }
+    found: dict[ObjectKey, list[Refund]] = defaultdict(list)
+    for refund in Refund.objects.filter(payment_id__in=lacking) if lacking else ():
+        key = lacking[refund.payment_id or ""]
+        if refund.account == key[0]:
+            found[key].append(refund)
+    return found
+
+
 def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
     """Return the sums of the recorded movements, by object, then by kind and currency. Takes one statement."""
     sums: dict[ObjectKey, _Recorded] = defaultdict(dict)
@@ -193,7 +209,9 @@ def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
     return sums
 
 
-def _occurred_at(row: Any, name: str, is_first: bool, history: Callable[[], Mapping[ObjectKey, datetime]]) -> datetime:
+def _occurred_at(
+    row: Any, name: str, is_first: bool, history: Callable[[], Mapping[ObjectKey, datetime]] | None
+) -> datetime:
     """Return the provider's time of a movement: when the state changed, or ``succeeded_at`` if it is earlier.
 
     The first amount came with the status. A later one may have come after it, and the row was read then.
@@ -206,6 +224,8 @@ def _occurred_at(row: Any, name: str, is_first: bool, history: Callable[[], Mapp
         succeeded_at = None
     if succeeded_at is not None and name != MovementKind.CHARGEBACK:
         return succeeded_at
+    if history is None:
+        return changed_at
     changed_at = history().get(_key(row), changed_at)
     # The history of a first synchronisation may have only the creation, and a chargeback follows the success.
     return max(changed_at, succeeded_at or changed_at)

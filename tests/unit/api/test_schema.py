@@ -348,6 +348,18 @@ def test_the_schema_names_the_prefix_under_which_the_api_is_mounted(boss: Caller
     assert found["paths"] == document["paths"]
 
 
+def test_a_document_that_another_thread_makes_meanwhile_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """drf-spectacular patches its settings for all threads, and takes back all patches at the end of each."""
+
+    class Interrupted(SchemaGenerator):
+        def get_schema(self, *args: Any, **kwargs: Any) -> Any:
+            spectacular_settings.clear_patches()
+            return super().get_schema(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr("payments_integration.api.schema.SchemaGenerator", Interrupted)
+    assert len(describe(described, "/payments/api")["paths"]) > 15
+
+
 def test_the_projects_own_schema_settings_are_unchanged(document: dict[str, Any], settings: Any) -> None:
     assert spectacular_settings.TITLE == ""
     assert spectacular_settings.OAS_VERSION == "3.0.3"

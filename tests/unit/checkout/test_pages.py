@@ -129,6 +129,9 @@ def test_the_page_offers_to_pay_again_once_every_attempt_was_refused(client: Cli
     assert "hidden" not in again
     shown = data(client, subject)
     assert (shown["status"], shown["tone"], shown["final"]) == ("failed", "bad", True)
+    # A job may repeat a call whose key is free.
+    Operation.objects.filter(state="closed").update(error={"status_code": 429, "code": "rate_limited"})
+    assert data(client, subject)["final"] is False
     operation = stored.operation(state="due", **attempt)
     for state in ("due", "done"):  # a payment may come, or is about to be in the mirror
         Operation.objects.filter(pk=operation.pk).update(state=state)

@@ -471,6 +471,7 @@ class MoneyField(models.DecimalField):
     """As django-money's: the column is a decimal, and the row's value an object with its currency."""
 
     descriptor_class = MoneyAttribute
+    currency_field_name = None
 
 
 @isolate_apps("tests.factories.receivers")
@@ -498,6 +499,12 @@ def test_a_field_of_django_money_has_the_price() -> None:
             proxy = True
 
     assert Bill.check() == []
+    (problem,) = InPesos.check()
+    assert (problem.id, problem.hint) == (
+        "payments_integration.E020", 'Add payments_currency_field = "total_currency".',
+    )  # fmt: skip
+    with pytest.raises(ImproperlyConfigured, match="currencies of their own"):
+        InPesos.objects.paid()
     assert Bill(total=Decimal("119.90"), total_currency="USD").payments_price() == (11_990, "USD")
     assert Bill(total=None, total_currency="USD").payments_price() is None
     assert InPesos(total=Decimal(990), total_currency="CLP").payments_price() == (990, "CLP")

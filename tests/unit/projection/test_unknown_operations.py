@@ -12,13 +12,13 @@ import pytest
 from django.utils import timezone
 
 from payments_integration import inbox, services
-from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.exceptions import InvalidState, OutcomeUnknown, RateLimited
 from payments_integration.models import AccountState, Operation, OperationState
 from payments_integration.models.operations import new_operation_id
 from payments_integration.signals import Reason
 from tests import factories
 from tests.factories import rows
-from tests.fake_provider import PAYOUT, Fake, payment, payout, timeout
+from tests.fake_provider import PAYOUT, Fake, payment, payout, refusal, timeout
 
 pytestmark = pytest.mark.case(124)
 
@@ -80,3 +80,49 @@ def test_an_object_of_an_operation_that_ended_without_effect_is_left_to_a_person
     assert f"{late.id} has its reference" in operation.note
     assert services.mark_happened(operation, late.id, "ana", "the bank says so").result_id == late.id
     assert services.create_payout(**PAYOUT, idempotency_key="k1").pk == late.id
+
+
+class TestExplained:
+    """An object that something else explains opens no operation that ended without effect."""
+
+    def refused(self, fake: Fake) -> Operation:
+        fake.script = [refusal(InvalidState, 422, "insufficient_balance")]
+        with pytest.raises(InvalidState):
+            services.create_payout(**PAYOUT)
+        return Operation.objects.get()
+
+    def brought(self, fake: Fake, operation: Operation, attention: list[str]) -> str:
+        """The operation's state after its reference came with an object."""
+        services.refresh(fake.add(payout(**{**PAYOUT, "merchant_reference": operation.pk})).id)
+        operation.refresh_from_db()
+        assert attention == []
+        return operation.state
+
+    @pytest.mark.promise(5)
+    def test_by_another_call_with_its_reference_whose_event_comes_first(
+        self, fake: Fake, attention: list[str]
+    ) -> None:
+        operation = self.refused(fake)
+        fake.script = [lambda made: services.refresh(made.id) and made]
+        services.create_payout(**PAYOUT, merchant_reference=operation.pk, idempotency_key="k2")
+        operation.refresh_from_db()
+        assert (operation.state, attention) == (OperationState.REJECTED, [])
+
+    def test_by_an_object_of_another_account(self, fake: Fake, attention: list[str]) -> None:
+        operation = self.refused(fake)
+        Operation.objects.update(account="gone")
+        assert self.brought(fake, operation, attention) == OperationState.REJECTED
+
+    def test_by_a_person_who_has_said_so(self, fake: Fake, attention: list[str]) -> None:
+        operation = self.refused(fake)
+        made = fake.add(payout(**{**PAYOUT, "merchant_reference": operation.pk}))
+        Operation.objects.update(state=OperationState.CLOSED, other_objects=[made.id])
+        services.refresh(made.id)
+        operation.refresh_from_db()
+        assert (operation.state, attention) == (OperationState.CLOSED, [])
+
+    def test_by_a_call_under_a_free_key_which_finds_it(self, fake: Fake, attention: list[str]) -> None:
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        with pytest.raises(RateLimited):
+            services.create_payout(**PAYOUT)
+        assert self.brought(fake, Operation.objects.get(), attention) == OperationState.CLOSED

@@ -271,12 +271,21 @@ def _of_ledger(rows: QuerySet[Any], *, began: str, erased: Any) -> QuerySet[Any]
 def _refused(asked: Asked) -> QuerySet[Any]:
     """Return deferred calls that the provider refused, if the same was not asked for again."""
     later = Operation.objects.filter(
-        account=OuterRef("account"), operation=OuterRef("operation"), created_at__gt=OuterRef("created_at")
+        # What a job asked for along with it does not replace it, nor does a smaller amount.
+        Q(amount=None) | Q(amount__gte=OuterRef("amount")),
+        account=OuterRef("account"),
+        operation=OuterRef("operation"),
+        currency=OuterRef("currency"),
+        created_at__gt=OuterRef("closed_at"),
     ).exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))
-    # Calls without a target, or without a reference, do not stand for each other.
-    same = (later.filter(**{name: NullIf(OuterRef(name), Value(""))}) for name in ("target_id", "merchant_reference"))
+    # Calls without a target, or without a reference, do not stand for each other. A reference may be of a payroll.
+    of_target, of_reference = (
+        later.filter(**{name: NullIf(OuterRef(name), Value(""))}) for name in ("target_id", "merchant_reference")
+    )
+    is_same = ~Q(operation="create_payout") | Q(arguments_hash=OuterRef("arguments_hash"))
     rows = Operation.objects.filter(
-        *(~Exists(each) for each in same),
+        ~Exists(of_target),
+        ~Exists(of_reference.filter(is_same)),
         account=asked.account,
         state=OperationState.REJECTED,
         deferred=True,

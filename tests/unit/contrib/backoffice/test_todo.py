@@ -262,8 +262,23 @@ def test_a_deferred_call_that_was_refused_leaves_when_the_same_is_asked_for_agai
     rows.operation(**{**same, "operation": "cancel_payment"}, created_at=ago(hours=1))
     for state in (OperationState.REJECTED, OperationState.CLOSED):
         rows.operation(**same, state=state, created_at=ago(hours=1))
+    # A smaller amount, and one that a job asked for along with it.
+    rows.operation(**same, amount=499, created_at=ago(hours=1))
+    rows.operation(**same, created_at=ago(days=1, hours=1))
     assert [(thing.kind, thing.since) for thing in things()] == [(Kind.REFUSED, ago(days=1))]
     rows.operation(**same, state=OperationState.DUE, created_at=ago(hours=1))
+    assert kinds() == []
+
+
+def test_a_payout_with_the_reference_of_a_payroll_stands_for_no_other() -> None:
+    refused(operation="create_payout", merchant_reference="salaries", arguments_hash="ana")
+    rows.operation(
+        operation="create_payout", merchant_reference="salaries", arguments_hash="bob", created_at=ago(hours=1)
+    )
+    assert kinds() == ["refused"]
+    rows.operation(
+        operation="create_payout", merchant_reference="salaries", arguments_hash="ana", created_at=ago(hours=1)
+    )
     assert kinds() == []
 
 

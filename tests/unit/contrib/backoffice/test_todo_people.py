@@ -24,7 +24,7 @@ from payments_integration.contrib.backoffice import handling
 from payments_integration.contrib.backoffice.admin.overview import todo
 from payments_integration.contrib.backoffice.models import Todo
 from payments_integration.exceptions import UNREACHABLE
-from payments_integration.models import EventState, Operation, OperationState, Payment, RunState
+from payments_integration.models import EventState, Operation, OperationState, Payment, Payout, RunState
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD
@@ -54,7 +54,7 @@ def on_hold(**fields: Any) -> Payment:
     return became(rows.payment(**fields), "on_hold", ago(hours=2))  # type: ignore[no-any-return]
 
 
-def erase(*objects: Payment | Operation) -> erasure.Erased:
+def erase(*objects: Payment | Payout | Operation) -> erasure.Erased:
     found = erasure.select(erasure.Selection(ids=frozenset(str(each.pk) for each in objects)))
     return erasure.erase(found, actor="test")
 
@@ -613,6 +613,16 @@ def test_an_erasure_empties_the_note_about_a_refused_call() -> None:
     for _call in calls:
         assert press(ana, form(ana), do="done", note="called Ana Soto") == "Done."
     assert [mark.note for mark in Todo.objects.all()] == ["", ""]
+
+
+def test_an_erasure_of_what_a_refused_call_made_all_the_same_empties_its_note() -> None:
+    ana = browser(user("ana", *HANDLE, "view_operation", "view_personal_data"))
+    call = refused(operation="create_payout", arguments={"destination": {"holder_name": "Ana Soto"}})
+    press(ana, form(ana), do="done", note="called Ana Soto")
+    made = rows.payout(merchant_reference=call.pk)
+    Operation.objects.update(state=OperationState.DONE, result_kind="payout", result_id=made.pk)
+    erase(made)
+    assert Todo.objects.get().note == ""
 
 
 def test_the_menu_has_the_list_for_people_who_see_something_in_it() -> None:

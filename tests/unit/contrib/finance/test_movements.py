@@ -31,7 +31,7 @@ from payments_integration.models import (
     deletion_allowed,
 )
 from tests import factories
-from tests.factories import T0, event, payment, payout, refund
+from tests.factories import T0, event, payment, payout, refund, rows
 from tests.unit.contrib.finance.books import apply, at, read, sums
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken")]
@@ -192,6 +192,21 @@ def test_a_further_amount_without_a_change_of_the_status_is_dated_when_it_is_rea
     assert list(Movement.objects.order_by("pk").values_list("occurred_at", flat=True)) == [at(10), at(900)]
 
 
+def test_money_of_an_object_that_has_movements_is_dated_when_it_is_read() -> None:
+    """Its history says when its status began, and the money came later."""
+    AccountState.objects.create(account="default", first_synced_at=T0)
+    part = payment(status="partially_paid", amount_received=4000)
+    apply(event(part, seconds=10))
+    read({**part, "fee": 100}, seconds=900)
+    assert Movement.objects.get(kind="payment_fee").occurred_at == at(900)
+    # All of it was refunded when it was charged back, and the refund came back.
+    paid = payment(id="pay_2", **PAID, refunded_amount=10_000)
+    apply(event(paid, seconds=1000))
+    apply(event({**paid, "status": "chargeback"}, seconds=1100))
+    read({**paid, "status": "chargeback", "refunded_amount": 0}, seconds=9000)
+    assert Movement.objects.get(kind="chargeback").occurred_at == at(9000)
+
+
 def test_events_and_reads_of_succeeded_payments_need_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take one more statement."""
     asked: list[Any] = []
@@ -301,6 +316,17 @@ def test_a_batch_takes_two_statements_however_many_rows_it_has() -> None:
 
     assert taken(range(1)) == 2
     assert taken(range(1, 30)) == 2
+
+
+def test_the_refunds_of_charged_back_payments_take_one_statement() -> None:
+    charged = {"status": "chargeback", "amount_received": 10_000, "refunded_amount": None}
+    charged_back = [rows.payment(**charged) for _number in range(30)]
+    rows.refund(payment=charged_back[0], status="succeeded", amount=2_500)
+    with CaptureQueriesContext(connection) as captured:
+        movements.record(charged_back)
+    assert sum("payments_integration_refund" in query["sql"] for query in captured.captured_queries) == 1
+    assert sums(charged_back[0].pk)["chargeback"] == -7_500
+    assert sums(charged_back[1].pk)["chargeback"] == -10_000
 
 
 def test_without_the_app_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
