@@ -370,7 +370,7 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         # django-environ leaves comments behind values. In an encryption key, one is noticed when it is removed.
         if re.search(r"(^|\s)#", text) and not name.endswith("NAME"):
             raise _wrong_variable(
-                f"The environment variable {prefix + name} has a comment behind its value. Give it a line of its own."
+                f"The environment variable {prefix + name} has a comment behind its value. Put it on another line."
             )
         try:
             return _stripped(Env.parse_value(text, cast)) if text else None

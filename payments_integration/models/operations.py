@@ -29,12 +29,12 @@ class OperationState(models.TextChoices):
     UNKNOWN = "unknown", _("sent, outcome not known yet")
     #: An answer, a look-up or a person showed that it took effect. ``result_id`` names the object. Final.
     DONE = "done", pgettext_lazy("operation", "done")
-    #: The provider refused it, and no earlier attempt can have been executed. Final. If an object shows that it was
-    #: executed all the same, it becomes NEEDS_PERSON; CLOSED does too.
+    #: The provider refused it, and no earlier attempt can have been executed. Final, unless an object shows that it
+    #: was executed: then it becomes NEEDS_PERSON.
     REJECTED = "rejected", _("rejected by the provider")
     #: Not executed, and not sent again: a temporary refusal while a caller waited, no connection, an invalid
     #: request, an approver's refusal or a person's decision. Final, but if ``has_free_key``, the same call opens it
-    #: again.
+    #: again; otherwise an object does, as for REJECTED.
     CLOSED = "closed", _("closed without effect")
     #: The app cannot find out what happened, and ``attention`` was called. A person looks it up, sends it again or
     #: decides (``outbox.resolution``): it becomes DONE, REJECTED, CLOSED or UNKNOWN.

@@ -103,8 +103,8 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
         if model.payments_currency_field != own_currency:
             yield wrong(
                 model,
-                f"payments_amount_field names {name!r}, whose rows have currencies of their own, in which SQL would "
-                "not compare them.",
+                f"payments_amount_field names {name!r}, and each of its amounts has a currency, which SQL would "
+                "not compare.",
                 f'Add payments_currency_field = "{own_currency}".',
             )
     # A row of a child is a row of its parent too, where SQL compares it.
@@ -112,7 +112,7 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
     if own := [each._meta.label for each in family if each._has_own_price()]:
         yield wrong(
             model,
-            f"payments_amount_field is set, and {', '.join(own)} has a payments_price() of its own. paid(), unpaid() "
+            f"payments_amount_field is set, and {', '.join(own)} overrides payments_price(). paid(), unpaid() "
             "and overpaid() would compare the field with the payments, and not what the method returns.",
             "Keep the whole price in the field, and remove the method. Or remove payments_amount_field, and do "
             "without paid(), unpaid() and overpaid().",

@@ -72,19 +72,22 @@ class Command(PaymentsCommand):
                 try:
                     since = self._poll(account, since)
                 except PaymentsError as error:
-                    code = exit_code(recorded_error(error))
-                    if code == EXIT_KEY_REFUSED:
-                        raise CommandError(f"The provider refuses the API key: {error}", returncode=code) from None
-                    answered = isinstance(error, ProviderError)
-                    words = f"The provider {'answered with an error' if answered else 'did not answer'}: {error}"
-                    if options["once"]:
-                        raise CommandError(words, returncode=code) from None
-                    self.stderr.write(words)
+                    self._report(error, is_last=options["once"])
                 if options["once"]:
                     return
                 time.sleep(max(0.1, options["interval"]))
         except KeyboardInterrupt:
             self._say("Stopped.")
+
+    def _report(self, error: PaymentsError, *, is_last: bool) -> None:
+        code = exit_code(recorded_error(error))
+        if code == EXIT_KEY_REFUSED:
+            raise CommandError(f"The provider refuses the API key: {error}", returncode=code) from None
+        answered = isinstance(error, ProviderError)
+        words = f"The provider {'answered with an error' if answered else 'did not answer'}: {error}"
+        if is_last:
+            raise CommandError(words, returncode=code) from None
+        self.stderr.write(words)
 
     def _poll(self, account: str, since: Any) -> Any:
         found = reconciliation.poll(account, since=since)

@@ -450,9 +450,9 @@ def test_a_field_beside_a_price_of_ones_own_is_refused() -> None:
     for model in models_of_rows:
         [problem] = model.check()
         assert problem.id == "payments_integration.E020"
-        assert "receivers.Shipped has a payments_price() of its own" in problem.msg
+        assert "receivers.Shipped overrides payments_price()" in problem.msg
         for name in ("paid", "unpaid", "overpaid"):
-            with pytest.raises(ImproperlyConfigured, match="has a payments_price"):
+            with pytest.raises(ImproperlyConfigured, match="overrides payments_price"):
                 getattr(model.objects, name)()
 
 
@@ -503,7 +503,7 @@ def test_a_field_of_django_money_has_the_price() -> None:
     assert (problem.id, problem.hint) == (
         "payments_integration.E020", 'Add payments_currency_field = "total_currency".',
     )  # fmt: skip
-    with pytest.raises(ImproperlyConfigured, match="currencies of their own"):
+    with pytest.raises(ImproperlyConfigured, match="each of its amounts has a currency"):
         InPesos.objects.paid()
     assert Bill(total=Decimal("119.90"), total_currency="USD").payments_price() == (11_990, "USD")
     assert Bill(total=None, total_currency="USD").payments_price() is None

@@ -275,8 +275,8 @@ class CashBookPage:
             ],
             "earlier_url": self._address(_earlier(period, by_month), currency),
             "later_url": self._address(later, currency) if (later := _later(period, by_month)) else "",
-            "open_until": _open_until(period),
-            "is_stored": not _unstored(period).exists(),
+            "open_until": (open_until := _open_until(period)),
+            "is_stored": not open_until and not _unstored(period).exists(),
         }
 
     def _is_this_month(self, period: Period) -> bool:
