@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import activate_site_language, closed_blocks
+from payments_integration.db.border import activate_site_language, closed_blocks, transaction_status
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
@@ -52,7 +52,7 @@ def call_receivers(page: Page, work: Work) -> None:
     each case nothing is committed. An error of an on-commit callback is raised after the commit.
     """
     item, is_stale = next(work.turns())
-    changes = work.changes[str(item.pk)]
+    changes = work.changes[str(item.id)]
     failure: ReceiverFailed | None = None
     is_marked, has_callbacks = False, False
     if not page.names_items and not name_next(page, work):
@@ -81,7 +81,7 @@ def call_receivers(page: Page, work: Work) -> None:
             with telemetry.during(telemetry.Handling(item)), closed_blocks():
                 send(item, changes, instance, connection, is_stale=is_stale)
         except BaseException as error:
-            raise ReceiverFailed(str(item.pk)) from error
+            raise ReceiverFailed(str(item.id)) from error
         try:
             if savepoint:
                 connection.savepoint_commit(savepoint)
@@ -109,7 +109,7 @@ def call_receivers(page: Page, work: Work) -> None:
             raise failure from failure.__cause__
         if is_marked and is_refused(error):
             # A deferred constraint or trigger of the merchant's tables refused the commit.
-            raise ReceiverFailed(str(item.pk)) from error
+            raise ReceiverFailed(str(item.id)) from error
         raise
     page.names_items = page.names_items and not has_callbacks
 
@@ -129,7 +129,7 @@ def _require_transaction(connection: BaseDatabaseWrapper) -> None:
     if connection.needs_rollback:
         raise TransactionManagementError("a receiver has marked its transaction for rollback")
     raw: Any = connection.connection
-    status = raw.info.transaction_status if connection.vendor == "postgresql" else None
+    status = transaction_status(raw) if connection.vendor == "postgresql" else None
     if status == _IN_ERROR:
         raise TransactionManagementError("a receiver has swallowed a database error")
     if status == _IDLE or (connection.vendor == "sqlite" and not raw.in_transaction):
@@ -142,7 +142,7 @@ def lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
         "A receiver has ended or lost the transaction in which it ran: it swallowed a database error, rolled back, or "
         "closed the connection."
     )
-    return ReceiverFailed(str(item.pk))
+    return ReceiverFailed(str(item.id))
 
 
 def _lock(page: Page, work: Work, cursor: CursorWrapper) -> tuple[Any | None, str]:
@@ -231,7 +231,7 @@ def send(
     # Copies: a receiver may set an attribute, and the item is marked, ordered, and perhaps sent again.
     event = copy(item) if isinstance(item, Event) else None
     if event is not None:
-        with dispatching(event.created_at, partial(str, event.pk)):
+        with dispatching(event.created_at, partial(str, event.id)):
             event_received.send(
                 sender=sender,
                 after_each=after_each,

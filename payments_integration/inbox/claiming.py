@@ -100,8 +100,8 @@ class Page:
 def naming(item: Item) -> dict[str, Any]:
     """Return the values with which a claimed object names the item that its worker dispatches next."""
     if isinstance(item, Event):
-        return {**NAMELESS, "event_in_hand": item.pk}
-    return {**NAMELESS, "change_in_hand": item.pk}
+        return {**NAMELESS, "event_in_hand": item.id}
+    return {**NAMELESS, "change_in_hand": item.id}
 
 
 def pages(account: str | None, using: str, deadline: float | None) -> Iterator[Page]:
@@ -190,7 +190,7 @@ def _group(works: list[Work]) -> None:
             is_declared(
                 item.object_kind,
                 item.type if isinstance(item, Event) else None,
-                tuple(change.status for change in work.changes[str(item.pk)]),
+                tuple(change.status for change in work.changes[str(item.id)]),
             )
             for item in work.items
         )
@@ -224,7 +224,7 @@ def count_failure(item: Item, error: BaseException) -> Failure | None:
     attempts = item.attempts + 1
     is_parked = attempts > len(waits)
     text = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
-    waiting = type(item)._default_manager.filter(pk=item.pk, state=EventState.APPLIED)
+    waiting = type(item)._default_manager.filter(pk=item.id, state=EventState.APPLIED)
     if not waiting.update(
         attempts=attempts,
         error=text.replace("\x00", "\ufffd"),
@@ -276,13 +276,13 @@ def release(page: Page, work: Work, next_attempt_at: datetime | None, **values: 
     A receiver that committed by hand, as MariaDB does before ``ALTER TABLE``, has released it. It waits nevertheless.
     """
     mine = Q(claim_token=page.token) | Q(claim_token="", next_attempt_at=None)
-    rows = ObjectDispatch.objects.filter(mine, pk=work.row.pk)
+    rows = ObjectDispatch.objects.filter(mine, pk=work.row.id)
     return bool(updated(rows, **UNCLAIMED, next_attempt_at=next_attempt_at, **values))
 
 
 def separate(group: Sequence[Work]) -> None:
     """Have objects dispatched alone whose claim a receiver of their group has committed away by hand."""
-    rows = ObjectDispatch.objects.filter(pk__in=[work.row.pk for work in group], claim_token="")
+    rows = ObjectDispatch.objects.filter(pk__in=[work.row.id for work in group], claim_token="")
     updated(rows, grouping=Grouping.ALONE)
 
 
@@ -312,7 +312,7 @@ def release_others(page: Page, work: Work | None = None) -> None:
 
     If the worker died after that commit, another one would take the next object for the object in hand.
     """
-    others = _claimed(page) if work is None else _claimed(page).exclude(pk=work.row.pk)
+    others = _claimed(page) if work is None else _claimed(page).exclude(pk=work.row.id)
     _write(page, others, **UNCLAIMED, next_attempt_at=None)
 
 
@@ -349,7 +349,7 @@ def load_again(page: Page, work: Work) -> bool:
 
 def name_next(page: Page, work: Work) -> bool:
     """Name the object's next item; False if another worker has taken the object."""
-    mine = {"id": work.row.pk, "claim_token": page.token}
+    mine = {"id": work.row.id, "claim_token": page.token}
     return bool(updated_row(ObjectDispatch, where=mine, values=naming(work.items[0])))
 
 

@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from payments_integration import telemetry
 from payments_integration.db import statements
-from payments_integration.db.border import Callbacks, closed_blocks, restored_language
+from payments_integration.db.border import Callbacks, closed_blocks
 from payments_integration.db.statements import placeholders
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.calling import (
@@ -45,7 +45,7 @@ class GroupFailed(ReceiverFailed):
     """A receiver of a group raised while ``item`` of ``work`` was in hand."""
 
     def __init__(self, work: Work, item: Item) -> None:
-        super().__init__(str(item.pk))
+        super().__init__(str(item.id))
         self.work, self.item = work, item
 
 
@@ -85,13 +85,12 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
             if done and (len(done) >= page.most_in_group or time.monotonic() >= ends_at or page.is_over):
                 break
             registered = Callbacks(connection, ids_of(item))
-            with restored_language():
-                try:
-                    _call(work, item, connection, is_stale=is_stale)
-                except BaseException as error:
-                    failure = GroupFailed(work, item)
-                    raise failure from error
-                registered.contain()
+            try:
+                _call(work, item, connection, is_stale=is_stale)
+            except BaseException as error:
+                failure = GroupFailed(work, item)
+                raise failure from error
+            registered.contain()
             callbacks.append(registered)
             done.append((work, item))
         items = [item for _, item in done]
@@ -105,7 +104,7 @@ def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
                 release_others(page)
             else:
                 _claim_again(group, done)
-            have_changes = any(work.changes[str(item.pk)] for work, item in done)
+            have_changes = any(work.changes[str(item.id)] for work, item in done)
             with statements.preparing_cursor(connection) as cursor:
                 mark(items, transaction_id, cursor, have_changes=have_changes)
         except AnyDatabaseError as error:
@@ -132,7 +131,7 @@ def _call(work: Work, item: Item, connection: BaseDatabaseWrapper, *, is_stale: 
     model, values = MIRRORS.get(item.object_kind), work.values
     instance = statements.from_values(model, values, connection.alias) if model is not None and values else None
     with telemetry.during(telemetry.Handling(item)), closed_blocks():
-        send(item, work.changes[str(item.pk)], instance, connection, is_stale=is_stale)
+        send(item, work.changes[str(item.id)], instance, connection, is_stale=is_stale)
 
 
 def _claim_again(group: Sequence[Work], done: Sequence[tuple[Work, Item]]) -> None:
@@ -155,9 +154,9 @@ def _lock(page: Page, group: Sequence[Work]) -> str:
     load. PostgreSQL needs one statement, other databases two. On SQLite the write makes this the only writer.
     """
     using, connection = page.using, connections[page.using]
-    keys = [work.row.pk for work in group]
+    keys = [work.row.id for work in group]
     items = [item for work in group for item in work.items]
-    events = [item.pk for item in items if isinstance(item, Event)]
+    events = [item.id for item in items if isinstance(item, Event)]
     # One time for all objects: an event after the items of its own object may count as late. That object is then
     # dispatched alone.
     check: list[Any] = [*statements.prepared_values(Event, using, created_at=max(map(goes_before, items))), *events]
@@ -177,7 +176,7 @@ def _lock(page: Page, group: Sequence[Work]) -> str:
     transaction_id = ""
     changed = []
     for work in group:
-        is_overtaken, version, is_erased, transaction_id = found.get(work.row.pk, (True, None, None, ""))
+        is_overtaken, version, is_erased, transaction_id = found.get(work.row.id, (True, None, None, ""))
         if is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
             changed.append(work)
     if changed:

@@ -70,7 +70,7 @@ def time_of(item: Item) -> datetime:
 def ids_of(item: Item) -> dict[str, str]:
     extra = {"account": item.account}
     if isinstance(item, Event):
-        extra["event_id"] = item.pk
+        extra["event_id"] = item.id
     return extra
 
 
@@ -104,11 +104,11 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
             # earlier event would seem to be ahead.
             offset: float = max(item.clock_offset or 0.0, 0.0)  # type: ignore[union-attr]
             work.max_ahead = MAX_AHEAD + timedelta(seconds=offset)
-            work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
-    by_id = {event.pk: event for event in events}
+            work.changes[str(item.id)] = [item] if isinstance(item, StatusChange) else []
+    by_id = {event.id: event for event in events}
     for change in brought_by(by_id, using):
         change.event = by_id[str(change.event_id)]
-        works[change.event.object_key].changes.setdefault(change.event.pk, []).append(change)
+        works[change.event.object_key].changes.setdefault(change.event.id, []).append(change)
     loaded = [work for work in works.values() if work.items]
     _load_staleness(loaded, using)
     return loaded, is_whole

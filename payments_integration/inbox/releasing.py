@@ -88,7 +88,7 @@ def replay(item: Item, actor: object = None, *, seen_at: datetime | None = None)
         return True
     if not item.object_kind:
         return True  # it was never understood, and its body is erased
-    finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
+    finished = type(item)._default_manager.filter(pk=item.id, state__in=(EventState.PARKED, EventState.DONE))
     if seen_at is not None:
         finished = finished.exclude(state=EventState.DONE, dispatched_at__gte=seen_at)
     # ``dispatched_at`` stays: until the item is dispatched again, older events of the object are stale.
