@@ -178,12 +178,33 @@ NOT_CONNECTED = "not_connected"
 _NOTHING_SENT = "Nothing was sent: "
 
 
+#: Codes that say, with any status, that another request with the key runs or that the provider failed.
+_MAY_HAVE_RUN = frozenset({"idempotency_in_progress", "internal_error", "provider_unavailable", "service_unavailable"})
+#: Codes that say, with any 4xx, that the object or the balance does not allow the call.
+_ABOUT_STATE = frozenset({"invalid_state", "insufficient_balance"})
+#: Codes of the spec about the API key and its merchant.
+_ACCESS = frozenset({"api_key_invalid", "api_key_revoked", "merchant_not_active"})
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Return True if the provider says that it did not execute the request: a 4xx that is not about its own failure.
+
+    A 409 is about the key, unless its code says otherwise: another request with it runs or ran, perhaps ours.
+    """
+    if error.code in _MAY_HAVE_RUN or error.type in (ApiError.type, IdempotencyError.type):
+        return False
+    if error.status_code == 409:
+        return error.code in _ABOUT_STATE
+    return 400 <= error.status_code < 500 and error.status_code != 408
+
+
 def is_passing(error: dict[str, Any]) -> bool:
     """Return True if a refusal (``ProviderError.fields``) is about access or rate, not about the call itself."""
-    status, code = error.get("status_code"), error.get("code")
-    if code == "idempotency_conflict":
+    if error.get("code") == "idempotency_conflict":
         return False
-    return status in (401, 429) or (status == 403 and code == "merchant_not_active")
+    # The spec binds a status to few codes.
+    is_access = error.get("type") == AuthenticationFailed.type or error.get("code") in _ACCESS
+    return is_access or error.get("status_code") in (401, 429)
 
 
 def nothing_sent(why: object) -> str:

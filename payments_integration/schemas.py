@@ -31,7 +31,6 @@ Code = Annotated[str, Meta(min_length=1, max_length=64)]
 #: A currency names a balance.
 CurrencyCode = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[!-~]+\Z")]
 Text = Annotated[str, Meta(max_length=255)]
-LongText = Annotated[str, Meta(max_length=2048)]
 JsonObject = dict[str, Any]
 
 
@@ -60,12 +59,12 @@ class Payment(Resource, kw_only=True):
     method_code: Text
     method_family: Code
     flow: Code | None = None
-    checkout_url: LongText | None = None
+    checkout_url: str | None = None
     refunded_amount: Int64 | None = None
     merchant_reference: Text | None = None
     payer: JsonObject | None = None
     next_action: JsonObject | None = None
-    failure_reason: LongText | None = None
+    failure_reason: str | None = None
     metadata: JsonObject | None = None
     created_at: Time
     expires_at: Time | None = None
@@ -82,7 +81,7 @@ class Payout(Resource, kw_only=True):
     method_code: Text
     destination: JsonObject | None = None
     merchant_reference: Text | None = None
-    failure_reason: LongText | None = None
+    failure_reason: str | None = None
     refund_id: Id | None = None
     metadata: JsonObject | None = None
     created_at: Time
@@ -96,7 +95,7 @@ class Refund(Resource, kw_only=True):
     payout_id: Id | None = None
     amount: Int64
     currency: CurrencyCode
-    reason: LongText | None = None
+    reason: str | None = None
     created_at: Time
 
 
@@ -125,7 +124,7 @@ class WebhookEndpoint(Resource, kw_only=True):
     # A default, because the spec's table of endpoints does not list ``object``.
     object: str = "webhook_endpoint"
     id: Id
-    url: LongText
+    url: str
     events: list[Text]
     status: Code
     created_at: Time | None = None

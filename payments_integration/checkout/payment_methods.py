@@ -96,13 +96,16 @@ def logo_of(family: str) -> str:
 
 def _method(record: PaymentMethod) -> Method:
     data = record.extra
-    uses = data.get("uses")
-    return Method(
-        record.code,
-        _text(data.get("name")),
-        _text(data.get("family")),
-        tuple(map(_text, uses)) if isinstance(uses, list) else ("payment",),
-    )
+    family, uses = _text(data.get("family")), data.get("uses")
+    purposes = tuple(map(_text, uses)) if isinstance(uses, list) else _uses_of(family)
+    return Method(record.code, _text(data.get("name")), family, purposes)
+
+
+def _uses_of(family: str) -> tuple[str, ...]:
+    """Return the purposes of a method whose listing does not name them. One of an unknown family may have both."""
+    if family == MethodFamily.DEPOSIT_REFERENCE:
+        return ("deposit_reference",)
+    return ("payment",) if family in _LOGOS else ("payment", "deposit_reference")
 
 
 def _text(value: Any) -> str:

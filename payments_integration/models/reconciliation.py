@@ -189,6 +189,7 @@ class RefreshReason(models.TextChoices):
     DRIFT = "drift", _("it differed from the provider")
     FULL_RESYNC = "full_resync", _("full resync")
     ORDER_UNCLEAR = "order_unclear", _("the order of its events is not clear")
+    PAYOUT_CANCELED = "payout_canceled", _("its payout was canceled")
     REFUND_CHANGED = "refund_changed", _("a refund of it changed")
     REPEATED_POST = "repeated_post", _("an answer to a repeated request may be old")
     SILENT = "silent", _("no news for long")

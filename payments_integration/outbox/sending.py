@@ -19,6 +19,7 @@ from payments_integration.exceptions import (
     ProviderError,
     UnsendableRequest,
     is_passing,
+    is_refusal,
     not_connected,
 )
 from payments_integration.models import Operation, OperationState
@@ -221,20 +222,10 @@ def _judge(claim: Claim, error: ProviderError, *, caller_waits: bool) -> None:
         outcomes.needs_person(claim, "the provider knows this idempotency key for another request", error)
     elif claim.earlier_may_have_run and operations.of(operation).refusal_shows_effect(error):
         outcomes.happened(claim, "the provider says that it has taken effect")
-    elif claim.earlier_may_have_run or not _is_refusal(error):
+    elif claim.earlier_may_have_run or not is_refusal(error):
         outcomes.unknown(claim, error)
     elif is_passing(error.fields()):
         # Access or rate: the same call succeeds once that is mended.
         (outcomes.closed if caller_waits else outcomes.due)(claim, error)
     else:
         outcomes.rejected(claim, error)
-
-
-def _is_refusal(error: ProviderError) -> bool:
-    """Return True if the provider says that it did not execute the request: a 4xx that is not about its own failure.
-
-    A 409 is always about the key: another request with it runs or ran, perhaps ours.
-    """
-    if error.code == "idempotency_in_progress" or error.type in ("api_error", "idempotency_error"):
-        return False
-    return 400 <= error.status_code < 500 and error.status_code not in (408, 409)

@@ -20,7 +20,7 @@ from payments_integration import schemas
 from payments_integration.db import sizes, statements
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.transactions import locked, repeatable, updated
-from payments_integration.enums import Kind, RefundStatus
+from payments_integration.enums import RefundStatus
 from payments_integration.models import (
     MIRRORS,
     AccountState,
@@ -41,6 +41,7 @@ from payments_integration.projection.reads import (
     ABSENT,
     Snapshot,
     balance_events,
+    linked_reads,
     number_of_events,
     request_refresh,
     request_refreshes,
@@ -150,13 +151,7 @@ def write_new(
         statements.insert_many(changes, keys=False)
         mirror_written(new)
         rows.notice_unexpected(new)
-        request_refreshes(
-            {
-                (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
-                for resource in resources
-                if isinstance(resource, schemas.Refund)
-            }
-        )
+        request_refreshes(dict(chain.from_iterable(linked_reads(account, each).items() for each in resources)))
 
     def write_together(resources: Sequence[schemas.AnyResource]) -> None:
         repeatable(partial(write, resources), using=router.db_for_write(Event), lost_races=False)
@@ -313,8 +308,8 @@ def _put(
         changed_at = max(_own_time(row, answered_at), previous_at)
     recorded = facts.recorded if facts is not None else None
     _record(row, previous_status, at=changed_at, recorded=recorded, row_at=previous_at)
-    if isinstance(resource, schemas.Refund) and differs:
-        request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
+    if differs:
+        request_refreshes(linked_reads(account, resource))
     return row
 
 
@@ -348,8 +343,7 @@ def _insert(
     changed_at = at if is_ours or is_synced else _own_time(row, at)
     _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
-    if isinstance(resource, schemas.Refund):
-        request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
+    request_refreshes(linked_reads(account, resource))
     return row
 
 

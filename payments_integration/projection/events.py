@@ -14,11 +14,11 @@ from django.db import router
 from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.fields import SameAccountKey
-from payments_integration.enums import FIRST_STATUSES, Kind
+from payments_integration.enums import FIRST_STATUSES
 from payments_integration.models import MIRRORS, Event, Mirror, ObjectKey, RefreshReason, StateBy, StatusChange
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.ordering import Order
-from payments_integration.projection.reads import request_refreshes
+from payments_integration.projection.reads import linked_reads, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.signals import mirror_written
 
@@ -119,10 +119,10 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
             awaited.discard(key)
         elif reason:
             awaited.add(key)
-        if isinstance(resource, schemas.Refund) and item.last_event is event:
-            # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
-            # mirrored yet, the refresh inserts it.
-            refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
+        if item.last_event is event:
+            # If that object is not mirrored yet, the refresh inserts it.
+            for linked, why in linked_reads(event.account, resource).items():
+                refreshes.setdefault(linked, why)
         owners[row_key] = event.account
     applied.new_status = _save(objects.values(), facts.recorded)
     if refreshes:

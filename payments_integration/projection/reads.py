@@ -11,10 +11,11 @@ from django.db import connections, router
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
+from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.claims import NOW, expired, times_of
 from payments_integration.db.transactions import repeatable
-from payments_integration.enums import Kind
+from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.models import (
     Balance,
     DueRefresh,
@@ -94,6 +95,19 @@ def number_of_events(kind: str, account: str, object_id: str | OuterRef) -> Subq
     """Count the stored events of an object; null instead of 0."""
     mine = Event.objects.filter(account=account, object_kind=kind, object_id=object_id)
     return Subquery(mine.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
+
+
+def linked_reads(account: str, resource: schemas.AnyResource) -> dict[ObjectKey, str]:
+    """Return the read of the object that may change together with this one, without an event of its own.
+
+    A refund changes its payment's ``refunded_amount``. A refund that is executed by a payout is canceled with it, and
+    the spec has no ``refund.canceled``.
+    """
+    if isinstance(resource, schemas.Refund):
+        return {(account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED}
+    if isinstance(resource, schemas.Payout) and resource.refund_id and resource.status == PayoutStatus.CANCELED:
+        return {(account, str(Kind.REFUND), resource.refund_id): RefreshReason.PAYOUT_CANCELED}
+    return {}
 
 
 def request_refresh(account: str, kind: str, object_id: str, reason: str) -> None:

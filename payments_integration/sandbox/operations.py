@@ -56,7 +56,7 @@ class Call:
             if "T" not in value.upper():
                 raise ValueError("a date alone is not a date-time")
             return parse_iso(value)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ApiError(
                 "parameter_invalid", "This must be an ISO 8601 date-time with a time zone.", param=name
             ) from error

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template import Context, Engine as TemplateEngine
@@ -198,14 +198,9 @@ def parse_amount(text: str, currency: str, country: str) -> int:
 
 
 def _return_url(engine: Engine, payment_id: str) -> str | None:
-    """Return the merchant's return_url with the payment's id added to its query; None if there is none."""
+    """Return the merchant's return_url as it was given; None if there is none."""
     with engine.lock:
-        url = engine.project_of(payment_id).payments.internals[payment_id].return_url
-    if url is None:
-        return None
-    parts = urlsplit(url)
-    pairs = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "payment_id"]
-    return urlunsplit(parts._replace(query=urlencode([*pairs, ("payment_id", payment_id)])))
+        return engine.project_of(payment_id).payments.internals[payment_id].return_url
 
 
 def _checkout_page(engine: Engine, payment: Json, problem: str = "", typed: str = "") -> HttpResponse:

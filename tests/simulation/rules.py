@@ -186,8 +186,8 @@ MUTANTS = (
     _one(
         "a refusal after an unknown attempt closes the operation",
         "outbox/sending.py",
-        "    elif claim.earlier_may_have_run or not _is_refusal(error):\n",
-        "    elif not _is_refusal(error):\n",
+        "    elif claim.earlier_may_have_run or not is_refusal(error):\n",
+        "    elif not is_refusal(error):\n",
     ),
     Mutant(
         "the answer to a repeated request overwrites the state",

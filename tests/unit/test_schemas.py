@@ -48,6 +48,12 @@ def test_times_are_utc_to_the_microsecond() -> None:
     assert event.created_at == datetime(2026, 1, 1, 9, 0, 0, 123457, tzinfo=UTC)
 
 
+def test_addresses_and_reasons_may_have_any_length() -> None:
+    long = "x" * 100_000
+    found = schemas.parse_resource(factories.payment(checkout_url=long, failure_reason=long), schemas.Payment)
+    assert (found.checkout_url, found.failure_reason) == (long, long)
+
+
 @pytest.mark.parametrize("levels", [31, 32])
 @pytest.mark.case(18)
 def test_json_nested_too_deeply_is_refused(levels: int) -> None:

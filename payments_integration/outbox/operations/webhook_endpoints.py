@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration import projection, sync
 from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
-from payments_integration.exceptions import ProviderError
+from payments_integration.exceptions import NotFound, ProviderError
 from payments_integration.models import Operation, OperationState, WebhookEndpoint
 from payments_integration.outbox.operations.base import (
     Candidates,
@@ -106,7 +106,7 @@ class DeleteWebhookEndpoint(Change):
         return Happened("the endpoint is gone")
 
     def refusal_shows_effect(self, error: ProviderError) -> bool:
-        return error.status_code == 404
+        return isinstance(error, NotFound) or error.status_code == 404
 
     def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:
         return self.after_finding(operation, operation.target_id)

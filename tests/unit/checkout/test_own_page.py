@@ -34,6 +34,8 @@ LISTED = [
     PaymentMethod(code="cl_x", extra={"name": "TED transfer", "family": "barter", "uses": ["payment", "payout"]}),
     PaymentMethod(code="cl_gone", extra={"name": "Gone", "available": False}),
     PaymentMethod(code="cl_deposit", extra={"name": "Deposit account", "uses": ["deposit_reference"]}),
+    PaymentMethod(code="cl_reference", extra={"family": "deposit_reference"}),
+    PaymentMethod(code="cl_transfer", extra={"family": "bank_transfer"}),
     PaymentMethod(code="cl_khipu"),
     PaymentMethod(code="cl_odd", extra={"name": 7, "family": None, "uses": "payment"}),
 ]
@@ -62,19 +64,20 @@ class TestMethods:
     def test_those_that_fit_are_listed_once_a_minute(self, asked: list[dict[str, Any]]) -> None:
         for _ in range(2):
             found = checkout.methods("CL", "CLP", 500)
-            assert [method.code for method in found] == ["cl_card", "cl_x", "cl_khipu", "cl_odd"]
+            assert [method.code for method in found] == ["cl_card", "cl_x", "cl_transfer", "cl_khipu", "cl_odd"]
         assert asked == [{"country": "CL", "currency": "CLP", "amount": 500, "account": "default"}]
-        [deposits] = checkout.methods("CL", "CLP", use="deposit_reference")
-        assert deposits.code == "cl_deposit"
+        deposits = checkout.methods("CL", "CLP", use="deposit_reference")
+        # A provider may list a method's code alone.
+        assert [method.code for method in deposits] == ["cl_deposit", "cl_reference", "cl_khipu", "cl_odd"]
         checkout.methods("CL", "CLP", 500, account="second")
         assert len(asked) == 3
 
     @pytest.mark.parametrize(
         ("language", "names"),
         [
-            ("en", ["Webpay card", "TED transfer", "Khipu", "Odd"]),
-            ("es", ["Tarjeta con Webpay", "Transferencia TED", "Khipu", "Odd"]),
-            ("pt-br", ["Cartão com Webpay", "Transferência TED", "Khipu", "Odd"]),
+            ("en", ["Webpay card", "TED transfer", "Transfer", "Khipu", "Odd"]),
+            ("es", ["Tarjeta con Webpay", "Transferencia TED", "Transfer", "Khipu", "Odd"]),
+            ("pt-br", ["Cartão com Webpay", "Transferência TED", "Transfer", "Khipu", "Odd"]),
         ],
     )
     def test_names_are_in_the_payers_language(self, language: str, names: list[str]) -> None:

@@ -93,16 +93,19 @@ REFUSALS = [
     (PermissionRefused, 403, "country_not_allowed"),
     (PermissionRefused, 403, "blocked_payer"),
     (InvalidState, 403, "limit_exceeded"),
-    (InvalidRequest, 422, "merchant_not_active"),
     (NotFound, 404, "resource_not_found"),
     (InvalidState, 422, "insufficient_balance"),
+    (InvalidState, 409, "invalid_state"),
 ]
 #: About access or rate.
 PASSING = [
     (AuthenticationFailed, 401, "api_key_invalid"),
     (AuthenticationFailed, 401, "api_key_revoked"),
     (InvalidRequest, 401, "something_new"),
+    (AuthenticationFailed, 403, "api_key_revoked"),
+    (InvalidRequest, 400, "api_key_invalid"),
     (PermissionRefused, 403, "merchant_not_active"),
+    (InvalidRequest, 422, "merchant_not_active"),
     (RateLimited, 429, "rate_limited"),
 ]
 
@@ -230,6 +233,9 @@ UNKNOWNS: list[Exception] = [
     refusal(ApiError, 500, "internal_error"),
     refusal(ApiError, 503, "service_unavailable"),
     refusal(ApiError, 400, "provider_unavailable"),
+    refusal(InvalidRequest, 422, "provider_unavailable"),
+    refusal(InvalidState, 422, "service_unavailable"),
+    refusal(InvalidRequest, 400, "internal_error"),
     refusal(InvalidRequest, 408, "timeout"),
     refusal(IdempotencyError, 409, "idempotency_in_progress"),
     refusal(InvalidRequest, 409, "idempotency_in_progress"),

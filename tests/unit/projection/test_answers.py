@@ -254,6 +254,31 @@ def test_a_change_of_a_refund_refreshes_its_payment() -> None:
     assert Refund.objects.get().payment_id == "pay_1"
 
 
+@pytest.mark.parametrize(
+    ("fields", "linked"),
+    [
+        ({"status": "canceled", "refund_id": "ref_1"}, [("refund", "ref_1", "payout_canceled")]),
+        ({"status": "processing", "refund_id": "ref_1"}, []),
+        ({"status": "canceled"}, []),
+    ],
+)
+@pytest.mark.parametrize("by", ["event", "answer", "change", "list"])
+def test_a_canceled_payout_refreshes_the_refund_that_it_executes(
+    fields: dict[str, Any], linked: list[tuple[str, str, str]], by: str
+) -> None:
+    found = schemas.parse_resource(factories.payout(**fields), schemas.Payout)
+    if by == "event":
+        arrive(event(factories.payout(**fields)))
+    elif by == "list":
+        projection.write_new("default", [found], answered_at=T0, duration=0.1)
+    else:
+        if by == "change":
+            write(schemas.parse_resource(factories.payout(), schemas.Payout))
+        write(found, seconds=60)
+    marks = DueRefresh.objects.values_list("object_kind", "object_id", "reason")
+    assert [mark for mark in marks if mark[0] == "refund"] == linked
+
+
 @pytest.mark.case(93)
 def test_an_object_of_another_account_is_refused() -> None:
     write(payment())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,7 +12,7 @@ from payments_integration.sandbox.views import parse_amount
 
 from .support import Client, Reply, types_of
 
-BACK = "https://shop.example/back?cart=7&payment_id=old#top"
+BACK = "https://shop.example/back?cart=7&empty=#top"
 
 
 def open_page(client: Client, payment: dict[str, Any]) -> Reply:
@@ -47,9 +47,7 @@ def test_each_button_changes_the_payment_and_returns_to_the_shop(
     payment = client.card(return_url=BACK)
     reply = press(client, payment, action)
     assert reply.status == 303
-    target = urlsplit(reply.headers["Location"])
-    assert f"{target.scheme}://{target.netloc}{target.path}#{target.fragment}" == "https://shop.example/back#top"
-    assert parse_qs(target.query) == {"cart": ["7"], "payment_id": [payment["id"]]}
+    assert reply.headers["Location"] == BACK
     assert engine.payments[payment["id"]]["status"] == status
 
 

@@ -135,9 +135,10 @@ def test_a_deletion_removes_the_secret_and_can_be_repeated(fake: Fake) -> None:
     assert [call.name for call in fake.calls] == ["create_webhook_endpoint", "delete"]
 
 
-def test_deleting_an_endpoint_that_is_gone_is_rejected_and_marks_it(fake: Fake, mirrored: Any) -> None:
+@pytest.mark.parametrize("status", [404, 410])
+def test_deleting_an_endpoint_that_is_gone_is_rejected_and_marks_it(fake: Fake, mirrored: Any, status: int) -> None:
     row = mirrored(endpoint())
-    fake.objects.clear()
+    fake.script = [refusal(NotFound, status, "resource_not_found")]
     with pytest.raises(NotFound):
         services.delete_webhook_endpoint(row)
     row.refresh_from_db()
