@@ -19,6 +19,7 @@ from payments_integration.contrib.backoffice import handling
 from payments_integration.contrib.backoffice.apps import write_terms
 from payments_integration.models import Event
 from payments_integration.projection import forget_contacts, forget_secrets
+from payments_integration.schemas import EARLIEST
 from payments_integration.signals import attention, event_received, status_changed
 from payments_integration.sync import forget_keys
 from tests import emptying
@@ -186,6 +187,14 @@ def receiver() -> Iterator[Receiver]:
     yield receiver
     event_received.disconnect(receiver.on_event)
     status_changed.disconnect(receiver.on_status)
+
+
+@pytest.fixture
+def dispatching_since(settings: Any) -> None:
+    """DISPATCH_SINCE of the account "default", long ago. Without it, no event is too old for a test's handlers."""
+    configured = settings.PAYMENTS_INTEGRATION
+    account = {**configured["ACCOUNTS"]["default"], "DISPATCH_SINCE": EARLIEST}
+    settings.PAYMENTS_INTEGRATION = {**configured, "ACCOUNTS": {**configured["ACCOUNTS"], "default": account}}
 
 
 @pytest.fixture

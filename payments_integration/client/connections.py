@@ -190,7 +190,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     try:
         addresses = attempt.resolver.addresses(host.strip("[]"), port, attempt.left)
     except (OSError, UnicodeError) as error:
-        raise attempt.unresolved(error) from None
+        raise (attempt.outside() if conf.stays_on_this_machine() else attempt.unresolved(error)) from None
     if conf.stays_on_this_machine() and not all(map(is_loopback, addresses)):
         raise attempt.outside()
     failure = attempt.unreachable(OSError(), None)

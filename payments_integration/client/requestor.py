@@ -223,8 +223,8 @@ class Requestor:
         state = self._own_state()
         bucket: Bucket = "read" if method == "GET" else "write"
         # Time spent on requests that were answered 429 counts as waiting. So a caller who has a claim on the
-        # operation knows when the last request can begin.
-        last_start = self._monotonic() + max_wait
+        # operation knows when the last request can begin. A test may stop the clock: what was slept counts too.
+        began, slept = self._monotonic(), 0.0
         leave_reserve = background
         retries = 0
         while True:
@@ -268,9 +268,10 @@ class Requestor:
                 if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY or is_unclear:
                     raise refusal
                 error, wait, retries = refusal, refusal.retry_after or 0.0, retries + 1
-            if self._monotonic() + wait > last_start or stopping.is_requested():
+            if max(self._monotonic() - began, slept) + wait > max_wait or stopping.is_requested():
                 raise error
             self._sleep(wait)
+            slept += wait
 
     def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
         error = error_of(reply, mask=(self._account.api_key, *personal_texts(body)))

@@ -31,9 +31,13 @@ class _Secrets(NamedTuple):
 
     known: tuple[str, ...]
     unreadable: tuple[str, ...]
+    #: The settings' secrets when they were read. A test may change them in place.
+    configured: tuple[str, ...]
+    #: Until when they are used (``time.monotonic()``).
+    until: float
 
 
-_secrets: dict[str, tuple[float, _Secrets]] = {}
+_secrets: dict[str, _Secrets] = {}
 
 
 def write_endpoints(
@@ -132,10 +136,10 @@ def has_unreadable_secret(endpoint: WebhookEndpoint) -> bool:
 
 
 def _read_secrets(account: str) -> _Secrets:
-    cached = _secrets.get(account)
-    if cached is not None and time.monotonic() < cached[0]:
-        return cached[1]
-    found: list[str] = list(conf.account(account).webhook_secrets)
+    cached, configured = _secrets.get(account), conf.account(account).webhook_secrets
+    if cached is not None and cached.configured == configured and time.monotonic() < cached.until:
+        return cached
+    found: list[str] = list(configured)
     unreadable: list[str] = []
     for endpoint in WebhookEndpoint.objects.filter(account=account, deleted_at=None).exclude(secret_token=""):
         for token in _valid_tokens(endpoint):
@@ -143,8 +147,9 @@ def _read_secrets(account: str) -> _Secrets:
                 found.append(secret)
             else:
                 unreadable.append(endpoint.pk)
-    secrets = _Secrets(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unreadable)))
-    _secrets[account] = (time.monotonic() + SECRET_CACHE_SECONDS, secrets)
+    until = time.monotonic() + SECRET_CACHE_SECONDS
+    secrets = _Secrets(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unreadable)), configured, until)
+    _secrets[account] = secrets
     return secrets
 
 

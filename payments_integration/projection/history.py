@@ -58,15 +58,21 @@ def dispatch_begins_at(account: str) -> datetime | None:
     """Return the provider's time from which on changes are dispatched; None: all are.
 
     Takes at most one statement, which a process repeats after a minute. In Django's test environment all changes are
-    dispatched unless DISPATCH_SINCE is set, because tests deliver events with fixed dates.
+    dispatched unless DISPATCH_SINCE is set.
     """
+    if _has_no_history(account):
+        return None
     configured = conf.current().ACCOUNTS.get(account)
     if configured is not None and configured.dispatch_since is not None:
         return configured.dispatch_since
-    if conf.in_test_environment():
-        return None
     contact, _ = _known(account)
     return None if contact is None else contact - BEFORE_CONTACT
+
+
+def _has_no_history(account: str) -> bool:
+    """Return True in Django's test environment without DISPATCH_SINCE: tests deliver events with fixed dates."""
+    configured = conf.current().ACCOUNTS.get(account)
+    return conf.in_test_environment() and (configured is None or configured.dispatch_since is None)
 
 
 def before_installation(items: Iterable[Dated], time_of: Callable[[Dated], datetime]) -> list[Dated]:
@@ -95,7 +101,8 @@ def found_too_late(events: Iterable[Event]) -> set[str]:
     If a pass found an event, the watermark must say so as well. It is the provider's time, and our clock may be
     weeks ahead. A delivery, which is signed minutes ago, shows that our clock is right.
     """
-    late = [event for event in events if event.received_at - event.created_at > TOO_OLD_TO_DISPATCH]
+    old = [event for event in events if event.received_at - event.created_at > TOO_OLD_TO_DISPATCH]
+    late = [event for event in old if not _has_no_history(event.account)]
     listed = {event.account for event in late if event.source == EventSource.RECONCILIATION}
     states = AccountState.objects.filter(pk__in=listed) if listed else []
     watermarks = {state.account: state.watermark for state in states}
@@ -110,7 +117,8 @@ def found_too_late(events: Iterable[Event]) -> set[str]:
 def is_too_old(row: Mirror) -> bool:
     """Return True if an object that is new to the mirror is as old as events that are no longer dispatched."""
     created_at = getattr(row, "created_at", None)
-    return created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
+    is_old = created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
+    return is_old and not _has_no_history(row.account)
 
 
 def own_time(row: Mirror) -> datetime | None:

@@ -14,7 +14,7 @@ from .catalog import Terms
 from .clock import Clock
 from .endpoints import Endpoint
 from .faults import FaultRegistry
-from .project import ProjectState
+from .project import ProjectState, check_money
 from .protocol import Json
 from .resources import SandboxError, UnknownObjectError
 from .trigger import trigger
@@ -162,6 +162,7 @@ class Controls:
 
     def set_reserve(self, currency: str, amount: int) -> Json:
         """Set the reserve against chargebacks to this amount, out of available money. Returns the balance."""
+        check_money(currency, amount, least=0)
 
         def set_reserve(project: ProjectState) -> Json:
             project.ledger.set_reserve(currency, amount, "reserve")

@@ -85,7 +85,7 @@ class ProjectState:
         self.deposit_references = DepositReferences(self.context, self.payments)
         self._first_funds = dict(funds)
         for currency, amount in funds.items():
-            _check_funding(currency, amount)
+            check_money(currency, amount)
             self.ledger.start_with(currency, amount, auditing.FUNDING, "fund")
 
     def record(self) -> ProjectRecord:
@@ -159,7 +159,7 @@ class ProjectState:
 
         The first call replaces the money that the project started with, so a test has exactly the money that it added.
         """
-        _check_funding(currency, amount)
+        check_money(currency, amount)
         if left := min(self._first_funds.pop(currency, 0), self.ledger.available(currency)):
             self.ledger.start_with(currency, -left, auditing.FUNDING, "fund")
         self.ledger.credit(currency, amount, auditing.FUNDING, "fund")
@@ -218,8 +218,9 @@ class ProjectState:
         return self.endpoints.subscribers(event_type)
 
 
-def _check_funding(currency: str, amount: object) -> None:
+def check_money(currency: str, amount: object, *, least: int = 1) -> None:
+    """Raise SandboxError for another currency than the sandbox's, or no integer from ``least`` to MAX_FUNDING."""
     if currency not in CURRENCIES:
         raise SandboxError(f"{currency!r} is not one of {', '.join(CURRENCIES)}")
-    if type(amount) is not int or not 0 < amount <= MAX_FUNDING:
-        raise SandboxError(f"an amount is an integer from 1 to {MAX_FUNDING}, in minor units")
+    if type(amount) is not int or not least <= amount <= MAX_FUNDING:
+        raise SandboxError(f"an amount is an integer from {least} to {MAX_FUNDING}, in minor units")

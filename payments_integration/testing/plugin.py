@@ -9,6 +9,14 @@ from typing import Any
 import pytest
 
 
+def pytest_collection_finish() -> None:
+    """Import what fixes its types and its base classes, before a test replaces them (freezegun, vcrpy)."""
+    from django.apps import apps  # noqa: PLC0415  (projects without Django load the plugin too)
+
+    if apps.ready and apps.is_installed("payments_integration"):
+        import_module("payments_integration.client.transport")
+
+
 @pytest.fixture
 def payments_sandbox(settings: Any) -> Iterator[Any]:
     """Run a sandbox that the account "default" uses. See ``payments_integration.testing``."""

@@ -15,9 +15,11 @@ from django.urls import NoReverseMatch
 from django.utils import timezone
 
 from payments_integration import conf, reconciliation
+from payments_integration.exceptions import SignatureError
 from payments_integration.models import AccountState, Event, EventState, StatusChange
 from payments_integration.sandbox import Engine, Project, SandboxServer
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
+from payments_integration.signatures import verify
 from payments_integration.site_urls import path_of, without_script_prefix
 
 API_KEY = "sk_test_sandbox"
@@ -87,9 +89,11 @@ class ProviderSandbox:
         """
         changed = {conf.NAME: {**getattr(settings, conf.NAME), "REORDER_WINDOW": 0}}
         with override_settings(**changed) if conf.current().REORDER_WINDOW else nullcontext():
+            self._deliver()
+            reconciliation.process_due(self.account)
+            # What was done may have sent calls, whose events are due now.
             while self._deliver():
                 reconciliation.process_due(self.account)
-            reconciliation.process_due(self.account)
         for problem in self._new_failures():
             warnings.warn(problem, stacklevel=2)
 
@@ -158,7 +162,9 @@ class ProviderSandbox:
             except NoReverseMatch:
                 return  # the project has no webhook view
             self.engine.transport = self._post
-        self.engine.add_endpoint(self._webhook_url or f"{MERCHANT}{path}", secret=self.webhook_secret)
+        url = self._webhook_url or f"{MERCHANT}{path}"
+        self.engine.add_endpoint(url, secret=self.webhook_secret)
+        self.engine.first_endpoint = url, self.webhook_secret  # a reset adds it again
 
     def _post(self, url: str, headers: dict[str, str], body: bytes) -> int:
         path = without_script_prefix(urlsplit(url).path)
@@ -173,7 +179,18 @@ class ProviderSandbox:
         except Exception as error:
             self._unanswered.append(f"No webhook view answered at {path}: {type(error).__name__}: {error}")
             raise
-        if response.status_code in NOT_OF_THE_VIEW:
+        status = response.status_code
+        if status in NOT_OF_THE_VIEW:
             to = f" to {response.headers['Location']}" if response.has_header("Location") else ""
-            self._unanswered.append(f"No webhook view answered at {path}: HTTP {response.status_code}{to}.")
-        return response.status_code
+            self._unanswered.append(f"No webhook view answered at {path}: HTTP {status}{to}.")
+        elif status >= 400 and self._is_signed(headers, body):
+            self._unanswered.append(f"The webhook view refused a delivery: HTTP {status}. Its log says why.")
+        return status
+
+    def _is_signed(self, headers: dict[str, str], body: bytes) -> bool:
+        """Return False for a delivery that a fault of the test has signed with a wrong secret."""
+        try:
+            verify(body, headers["Service-Signature"], secrets=[self.webhook_secret], tolerance=10**9)
+        except SignatureError:
+            return False
+        return True

@@ -6,22 +6,31 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
+import time_machine
 from django.conf import settings as django_settings
 from django.conf.urls.i18n import i18n_patterns
 from django.contrib.auth.views import redirect_to_login
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, TestCase
+from django.test.testcases import DatabaseOperationForbidden
 from django.urls import clear_script_prefix, include, path, set_script_prefix
+from django.utils import timezone
 
 from payments_integration import conf, services, testing
-from payments_integration.exceptions import InvalidState
+from payments_integration.exceptions import InvalidState, RateLimited
 from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.sandbox import Fault
 from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
+from tests.conftest import Receiver
+from tests.fake_provider import PAYOUT
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -77,6 +86,97 @@ def test_a_test_may_stop_the_monotonic_clock(
     monkeypatch.setattr(time, "monotonic", lambda: 1_700_000_000.0)
     payment = paid(payments_sandbox, "cl_webpay_card")
     assert services.create_refund(payment, amount=1000).amount == 1000
+
+
+def test_waiting_ends_also_while_the_monotonic_clock_stands(
+    payments_sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_700_000_000.0)
+    payments_sandbox.engine.faults.add(Fault("rate_limited", retry_after="1", operation="create_payment"))
+    assert create().status == "created"
+    fault = Fault("rate_limited", retry_after="6", operation="create_payment", times=None)
+    payments_sandbox.engine.faults.add(fault)
+    monkeypatch.setattr("payments_integration.runtime.stopping.sleep", lambda seconds: None)
+    with pytest.raises(RateLimited):
+        create()
+
+
+@pytest.mark.parametrize("day", ["2026-01-31T12:00Z", "2095-01-31T12:00Z"])
+def test_the_sandbox_follows_a_test_that_travels(payments_sandbox: ProviderSandbox, day: str) -> None:
+    with time_machine.travel(day, tick=False) as travel:
+        payment = create()
+        assert abs(payment.created_at - timezone.now()) < timedelta(seconds=1)
+        travel.shift(timedelta(hours=2))
+        payments_sandbox.settle()
+        payment.refresh_from_db()
+        assert payment.status == "expired"
+
+
+def test_what_fixes_its_types_is_imported_before_a_test_stops_the_clock(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_first():
+            assert {"payments_integration.schemas", "payments_integration.client.connections"} <= set(sys.modules)
+        """
+    )
+    pytester.runpytest_subprocess("--ds", "tests.settings").assert_outcomes(passed=1)
+
+
+def test_events_of_any_date_reach_handlers_unless_a_date_is_set(
+    payments_sandbox: ProviderSandbox, receiver: Receiver, settings: Any
+) -> None:
+    payments_sandbox.engine.clock.advance(-300 * 86400)
+    paid(payments_sandbox, "cl_webpay_card")
+    assert ("created", "succeeded") in receiver.statuses
+    seen = len(receiver.events)
+    assert seen == Event.objects.count()
+    account = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
+    since = {**account, "DISPATCH_SINCE": timezone.now() - timedelta(days=900)}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"default": since}}
+    paid(payments_sandbox, "cl_webpay_card")
+    assert len(receiver.events) == seen
+
+
+def test_a_reset_keeps_the_endpoint(payments_sandbox: ProviderSandbox) -> None:
+    payments_sandbox.engine.reset()
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
+
+
+def test_settle_delivers_what_a_deferred_call_caused(payments_sandbox: ProviderSandbox) -> None:
+    services.defer(services.create_payout, **PAYOUT)
+    payments_sandbox.settle()
+    assert payments_sandbox.engine.pending_deliveries == []
+    assert Event.objects.filter(type="payout.created", state="done").exists()
+
+
+def test_the_view_uses_secrets_that_a_test_changes_in_place(client: Client, settings: Any) -> None:
+    event, account = factories.event(factories.payment()), settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
+    before = account["WEBHOOK_SECRETS"]
+    assert client.post("/payments/webhook/", **signed_delivery(event, before[0])).status_code == 200
+    account["WEBHOOK_SECRETS"] = ["whsec_other"]
+    try:
+        assert client.post("/payments/webhook/", **signed_delivery(event, "whsec_other")).status_code == 200
+        assert client.post("/payments/webhook/", **signed_delivery(event, before[0])).status_code == 400
+    finally:
+        account["WEBHOOK_SECRETS"] = before
+
+
+def test_a_delivery_that_the_view_refuses_is_a_warning(payments_sandbox: ProviderSandbox, settings: Any) -> None:
+    create()
+    account = {**settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"], "WEBHOOK_SECRETS": ["whsec_other"]}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"default": account}}
+    with pytest.warns(UserWarning, match="refused a delivery: HTTP 400"):
+        payments_sandbox.settle()
+
+
+def test_a_test_without_the_database_is_told_so() -> None:
+    forbidden = DatabaseOperationForbidden("Add 'money' to databases")
+    with mock.patch.object(connection, "cursor", side_effect=forbidden), pytest.raises(DatabaseOperationForbidden):
+        create()
 
 
 def test_the_fixture_leaves_no_settings_behind(pytester: pytest.Pytester) -> None:

@@ -853,7 +853,7 @@ def test_without_receivers_nothing_waits_for_dispatch() -> None:
     assert not ObjectDispatch.objects.exists()
 
 
-def test_an_event_that_is_too_old_is_not_dispatched(receiver: Receiver) -> None:
+def test_an_event_that_is_too_old_is_not_dispatched(receiver: Receiver, dispatching_since: None) -> None:
     take_in(event(factories.payment(), seconds=-38 * 86400))
     assert inbox.dispatch() == 0
     assert Event.objects.get().state == "done"

@@ -436,7 +436,7 @@ def test_a_repeated_refresh_request_counts_up_and_becomes_due() -> None:
     assert DueRefresh.objects.get().due_at == mark.due_at
 
 
-def test_a_change_of_an_object_that_is_too_old_is_not_dispatched(receiver: Receiver) -> None:
+def test_a_change_of_an_object_that_is_too_old_is_not_dispatched(receiver: Receiver, dispatching_since: None) -> None:
     old = factories.iso(datetime.now(UTC) - timedelta(days=40))
     write(payment(created_at=old, status="succeeded"))
     write(payment(id="pay_2", status="succeeded"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -329,6 +330,10 @@ def test_a_charged_back_payment_cannot_be_refunded(engine: Engine, client: Clien
 def test_a_chargeback_uses_the_reserve_first(engine: Engine, client: Client) -> None:
     card = client.card()
     engine.pay(card["id"])
+    refused: list[tuple[str, Any]] = [("CLP", -5), ("CLP", 50.5), ("CLP", Decimal(50)), ("clp", 5)]
+    for currency, amount in refused:
+        with pytest.raises(SandboxError):
+            engine.set_reserve(currency, amount)
     engine.set_reserve("CLP", 4_000)
     assert engine.balances["CLP"]["available"] == 5_710
     engine.chargeback(card["id"])
