@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from payments_integration import projection
 from payments_integration.client import Answer, at_most
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NoAnswer, NotFound
-from payments_integration.models import Balance, Refund, WebhookEndpoint
+from payments_integration.models import Balance, WebhookEndpoint
 from payments_integration.sync.project_keys import COMPARE_SECONDS, WORKER_WAIT, get_client
 
 
@@ -67,17 +67,10 @@ def read_endpoints(account: str, *, background: bool = False, wait: float | None
     return projection.write_endpoints(account, answer.data, answered_at=answer.answered_at, duration=answer.duration)
 
 
-class ReadRefunds(NamedTuple):
-    """The refunds of a payment as the provider lists them."""
-
-    #: Their rows, newest first.
-    rows: list[Refund]
-    #: True if one of them may be the result of an operation whose outcome is unknown.
-    may_be_ours: bool
-
-
-def read_refunds(account: str, payment_id: str) -> ReadRefunds:
+def read_refunds(account: str, payment_id: str) -> bool:
     """GET /refunds of one payment into the mirror, including refunds made elsewhere.
+
+    Returns True if one of them may be the result of an operation whose outcome is unknown.
 
     A refund that is listed as it is mirrored is not written: the list proves nothing new. Raises NoAnswer if one of
     them cannot be read: their sum would then be too small.
@@ -86,7 +79,6 @@ def read_refunds(account: str, payment_id: str) -> ReadRefunds:
     known = projection.refunds_of(account, payment_id)
     # Without a row it is unknown if an operation was open.
     may_be_ours = not known or any(is_any_unknown for _, _, is_any_unknown in known.values())
-    rows = []
     for answer in client.refunds.pages(payment_id=payment_id):
         projection.note_contact(account, answer.answered_at)
         if answer.data.unreadable:
@@ -96,12 +88,11 @@ def read_refunds(account: str, payment_id: str) -> ReadRefunds:
                 continue
             row, before, _ = known.get(item.id, (None, projection.ABSENT, False))
             if row is None or row.gone_at is not None or projection.differences(row, item):
-                row = projection.write_answer(
+                projection.write_answer(
                     account, item, answered_at=answer.answered_at, duration=answer.duration, before=before
                 )
                 may_be_ours = True
-            rows.append(row)
-    return ReadRefunds(rows, may_be_ours)
+    return may_be_ours
 
 
 def _pick(rows: list[Any], object_id: str, name: str) -> Any:

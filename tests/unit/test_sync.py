@@ -36,23 +36,22 @@ def test_every_page_is_read_and_unknown_refunds_are_inserted(
     items = [refund(payment_id="pay_1", created_at=now - timedelta(minutes=number)) for number in range(3)]
     mirrored(items[2], known=False)
     asked = pages_of(fake, monkeypatch, (items[:1], ()), (items[1:], ()))
-    rows, _ = sync.read_refunds("default", "pay_1")
+    sync.read_refunds("default", "pay_1")
     assert asked == [{"payment_id": "pay_1"}]
-    assert [row.pk for row in rows] == [item.id for item in items], "newest first, as listed"
     assert set(Refund.objects.values_list("pk", "account")) == {(item.id, "default") for item in items}
 
 
 def test_known_refunds_are_brought_up_to_date(fake: Fake, mirrored: Any) -> None:
     row = mirrored(refund(payment_id="pay_1", status="processing"))
     fake.objects[row.pk].status = "succeeded"
-    ((read,), _) = sync.read_refunds("default", "pay_1")
+    sync.read_refunds("default", "pay_1")
     row.refresh_from_db()
-    assert row.status == read.status == "succeeded"
+    assert row.status == "succeeded"
 
 
 def test_a_listed_refund_of_another_payment_is_ignored(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     pages_of(fake, monkeypatch, ([refund(payment_id="pay_2")], ()))
-    assert sync.read_refunds("default", "pay_1").rows == []
+    sync.read_refunds("default", "pay_1")
     assert not Refund.objects.exists()
 
 

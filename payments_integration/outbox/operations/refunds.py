@@ -114,7 +114,7 @@ class WithinRest(Precondition):
             return False
         # Refunds are also made elsewhere, for example in the provider's dashboard. A listed refund that was not
         # mirrored may be an operation's. So may any refund while an operation is unknown.
-        return sync.read_refunds(self.account, self.payment_id).may_be_ours
+        return sync.read_refunds(self.account, self.payment_id)
 
     def decide(self, intent: Intent) -> Intent:
         payment = lock_row(Payment, self.payment_id)
