@@ -291,10 +291,9 @@ def test_a_message_of_the_admin_has_the_lists_compared(
         {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
     )
     tasks.reconcile_objects()
-    chosen = reconcile._passes()["objects"]
-    message = {"account": "default", **chosen.arguments}
+    task, message = reconcile._message("default", "objects")
     for arguments, seen in (({"account": "default"}, 0), (message, 1)):
-        chosen.task.apply(kwargs=arguments, throw=True)
+        task.apply(kwargs=arguments, throw=True)
         assert ReconciliationRun.objects.latest("pk").seen == seen
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
@@ -32,35 +30,6 @@ _EXPIRES = 900
 KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
 
 
-class _Pass(NamedTuple):
-    """How to run a kind of pass: by a task with these arguments, or in this process until a deadline."""
-
-    task: Any
-    run: Callable[[str, float], ReconciliationRun]
-    arguments: Mapping[str, Any] = MappingProxyType({})
-
-
-def _passes() -> dict[str, _Pass]:
-    # Load Celery only when a pass is started.
-    from payments_integration import tasks  # noqa: PLC0415
-
-    return {
-        RunKind.EVENTS: _Pass(
-            tasks.reconcile_events,
-            lambda account, deadline: reconciliation.reconcile_events(account, deadline=deadline),
-        ),
-        RunKind.OBJECTS: _Pass(
-            tasks.reconcile_objects,
-            # A person who starts this wants to know if the rows differ now, so sweep all of them.
-            lambda account, deadline: reconciliation.reconcile_objects(account, sweep=True, deadline=deadline),
-            {"sweep": True},
-        ),
-        RunKind.BALANCES: _Pass(
-            tasks.sync_balances, lambda account, deadline: reconciliation.reconcile_balances(account)
-        ),
-    }
-
-
 def url(site: AdminSite) -> str:
     """Return the URL that the buttons post ``account`` and ``kind`` to."""
     return reverse("admin:payments_integration_reconciliationrun_run", current_app=site.name)
@@ -72,15 +41,33 @@ def start(account: str, kind: str, user: Any) -> tuple[Outcome, ReconciliationRu
     A pass is recorded as skipped while another one of the account is running. Raises PermissionDenied.
     """
     permissions.require(user, "run_reconciliation")
-    chosen = _passes()[kind]
     if conf.current().PROCESSING == "celery":
-        return _start_in_worker(account, kind, chosen), AccountState(account=account)
-    run = chosen.run(account, time.monotonic() + MAX_SECONDS)
+        return _start_in_worker(account, kind), AccountState(account=account)
+    run = _run(account, kind, time.monotonic() + MAX_SECONDS)
     return _outcome(run), run
 
 
-def _start_in_worker(account: str, kind: str, chosen: _Pass) -> Outcome:
-    if not _publish(chosen.task, {"account": account, **chosen.arguments}):
+def _run(account: str, kind: str, deadline: float) -> ReconciliationRun:
+    if kind == RunKind.EVENTS:
+        return reconciliation.reconcile_events(account, deadline=deadline)
+    if kind == RunKind.OBJECTS:
+        # A person who starts this wants to know if the rows differ now, so sweep all of them.
+        return reconciliation.reconcile_objects(account, sweep=True, deadline=deadline)
+    return reconciliation.reconcile_balances(account)
+
+
+def _message(account: str, kind: str) -> tuple[Any, dict[str, Any]]:
+    """Return the task that does in a worker what ``_run`` does here, and its arguments."""
+    # Load Celery only when a pass is started.
+    from payments_integration import tasks  # noqa: PLC0415
+
+    if kind == RunKind.OBJECTS:
+        return tasks.reconcile_objects, {"account": account, "sweep": True}
+    return tasks.reconcile_events if kind == RunKind.EVENTS else tasks.sync_balances, {"account": account}
+
+
+def _start_in_worker(account: str, kind: str) -> Outcome:
+    if not _publish(*_message(account, kind)):
         return Outcome(
             _("The broker did not accept the task, so nothing was started. The schedule runs this pass anyway."),
             messages.ERROR,
