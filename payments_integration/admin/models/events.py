@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from django.db import router, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _, ngettext
+from django.utils.translation import gettext_lazy as _, ngettext_lazy
 
 from payments_integration import inbox, wakeup
 from payments_integration.admin.base import ReadOnlyAdmin
@@ -30,6 +31,20 @@ from payments_integration.models import Event, EventState, StatusChange
 REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
 #: The maximum seconds that a page waits for receivers. A worker or the scheduled sweeper does the rest.
 _MAX_WAIT = 4.0
+#: What the replay of selected rows reports, in this order.
+_REPLAYS = {
+    "replayed": (messages.SUCCESS, ngettext_lazy("%d will be dispatched again.", "%d will be dispatched again.")),
+    "released": (messages.SUCCESS, ngettext_lazy("%d left the quarantine.", "%d left the quarantine.")),
+    "kept": (messages.WARNING, ngettext_lazy("%d stays in quarantine.", "%d stay in quarantine.")),
+    "repeated": (messages.WARNING, ngettext_lazy(
+        "%d was left out because it was replayed since this page was made.",
+        "%d were left out because they were replayed since this page was made.",
+    )),
+    "skipped": (messages.WARNING, ngettext_lazy(
+        "%d was left out because it has not been dispatched yet.",
+        "%d were left out because they have not been dispatched yet.",
+    )),
+}  # fmt: skip
 
 
 class SeenForm(forms.Form):
@@ -101,49 +116,28 @@ class ReplayAdmin(ReadOnlyAdmin):
 
     @admin.action(description=_("Replay selected rows"), permissions=["replay"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        accounts = set()
-        replayed = released = kept = skipped = repeated = 0
+        accounts, counts = set(), Counter[str]()
         seen_at = _time_of(request.POST.get("seen_at", ""))
         for item in list(queryset):
             if item.state not in REPLAYABLE:
-                skipped += 1
+                counts["skipped"] += 1
                 continue
             if not inbox.replay(item, actor=request.user, seen_at=seen_at):
-                repeated += 1
+                counts["repeated"] += 1
                 continue
             self.log_change(request, item, str(_("Replayed.")))
             accounts.add(item.account)
             if item.state != EventState.QUARANTINED:
-                replayed += 1
+                counts["replayed"] += 1
             elif self.model._default_manager.filter(pk=item.pk).exists():
-                kept += 1
+                counts["kept"] += 1
             else:
-                released += 1
+                counts["released"] += 1
         for account in accounts:
             _wake(account)
-        if replayed:
-            text = ngettext("%d will be dispatched again.", "%d will be dispatched again.", replayed) % replayed
-            self.message_user(request, text, messages.SUCCESS)
-        if released:
-            text = ngettext("%d left the quarantine.", "%d left the quarantine.", released) % released
-            self.message_user(request, text, messages.SUCCESS)
-        if kept:
-            text = ngettext("%d stays in quarantine.", "%d stay in quarantine.", kept) % kept
-            self.message_user(request, text, messages.WARNING)
-        if repeated:
-            text = ngettext(
-                "%d was left out because it was replayed since this page was made.",
-                "%d were left out because they were replayed since this page was made.",
-                repeated,
-            )
-            self.message_user(request, text % repeated, messages.WARNING)
-        if skipped:
-            text = ngettext(
-                "%d was left out because it has not been dispatched yet.",
-                "%d were left out because they have not been dispatched yet.",
-                skipped,
-            )
-            self.message_user(request, text % skipped, messages.WARNING)
+        for what, (level, words) in _REPLAYS.items():
+            if counts[what]:
+                self.message_user(request, words % counts[what], level)
 
 
 @admin.register(Event)
