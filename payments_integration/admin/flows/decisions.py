@@ -6,6 +6,7 @@ Each button calls one service. ``panels`` says which buttons are offered, and wh
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -130,60 +131,50 @@ def _rejected(operation: Operation | None) -> Outcome:
     return outcome(operation)
 
 
-LOOK_UP = Button(
+#: A decision about an open outcome. It sends nothing that can be doubled, so it needs no twin.
+_resolution = partial(Button, permission="change_operation", twin=None, done=outcome)
+LOOK_UP = _resolution(
     name="look-up",
     label=gettext_lazy("Look up"),
-    permission="change_operation",
     call=lambda operation, press: services.look_up(operation, press.user),
-    twin=None,
-    done=outcome,
     logged=gettext_lazy("Looked up at the provider."),
 )
-SEND_AGAIN = Button(
+SEND_AGAIN = _resolution(
     name="send-again",
     label=gettext_lazy("Send again with the same key"),
-    permission="change_operation",
     call=lambda operation, press: services.retry(operation, press.user),
-    twin=None,
-    done=outcome,
     logged=gettext_lazy("Sent again with the same key."),
     question=gettext_lazy(
         "If an object at the provider may be its result, nothing is sent. Otherwise the same request is sent now, "
         "under the same key."
     ),
 )
-HAPPENED = Button(
+HAPPENED = _resolution(
     name="happened",
     label=gettext_lazy("It happened"),
-    permission="change_operation",
     call=lambda operation, press: services.mark_happened(
         operation, press.answers["object_id"], press.user, press.answers["comment"]
     ),
-    twin=None,
-    done=outcome,
     logged=gettext_lazy("Marked as happened."),
     question=gettext_lazy("The object is read from the provider and linked to this operation."),
     form=HappenedForm,
 )
-NEVER_HAPPENED = Button(
+NEVER_HAPPENED = _resolution(
     name="never-happened",
     label=gettext_lazy("It never happened"),
     permission="close_operation",
     call=lambda operation, press: services.mark_never_happened(operation, press.user, press.answers["comment"]),
-    twin=None,
-    done=outcome,
     logged=gettext_lazy("Marked as never happened."),
     question=gettext_lazy("The operation is closed for ever, and a new one may then do the same. Make sure first."),
     form=CommentForm,
 )
-OTHERS = Button(
+OTHERS = _resolution(
     name="others",
     label=gettext_lazy("These are others"),
     permission="close_operation",
     call=lambda operation, press: services.mark_others(
         operation, press.answers["object_ids"].replace(",", " ").split(), press.user, press.answers["comment"]
     ),
-    twin=None,
     done=gettext_lazy("These objects do not keep it from being sent any more. Nothing was sent."),
     logged=gettext_lazy("Objects that fit it were marked as others."),
     question=gettext_lazy(
