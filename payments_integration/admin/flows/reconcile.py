@@ -8,13 +8,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, reconciliation
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import Outcome
+from payments_integration.admin.shared.buttons import Outcome, may
 from payments_integration.models import AccountState, ReconciliationRun, RunKind, RunState
 from payments_integration.runtime.logs import get_logger
 
@@ -30,8 +31,10 @@ _EXPIRES = 900
 KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
 
 
-def url(site: AdminSite) -> str:
-    """Return the URL that the buttons post ``account`` and ``kind`` to."""
+def url(site: AdminSite, request: HttpRequest) -> str:
+    """Return the URL that the buttons post ``account`` and ``kind`` to; empty if the user may not run a pass here."""
+    if not may(request, "run_reconciliation") or not site.is_registered(ReconciliationRun):
+        return ""
     return reverse("admin:payments_integration_reconciliationrun_run", current_app=site.name)
 
 

@@ -82,11 +82,10 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         yield Tool(_("Technical state"), display.page_url(self.admin_site, ReconciliationRun, "technical"), post=False)
-        if not may(request, "run_reconciliation"):
-            return
-        form = RunForm(initial={"account": next(iter(conf.aliases()), "")}, auto_id="pi-run-%s")
-        question = _("If another pass of this account is running, this one is skipped.")
-        yield Tool(_("Run now"), reconcile.url(self.admin_site), question=question, form=form)
+        if url := reconcile.url(self.admin_site, request):
+            form = RunForm(initial={"account": next(iter(conf.aliases()), "")}, auto_id="pi-run-%s")
+            question = _("If another pass of this account is running, this one is skipped.")
+            yield Tool(_("Run now"), url, question=question, form=form)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
         if not may(request, "run_reconciliation"):

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from payments_integration import health
 from payments_integration.admin.flows import reconcile
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import hidden, may
+from payments_integration.admin.shared.buttons import hidden
 from payments_integration.admin.shared.sections import ROWS, Page, Table
 from payments_integration.admin.technical import setup
 from payments_integration.admin.technical.account_page import TECHNICAL, AccountPage, Tile, anchor_of
@@ -68,7 +68,7 @@ class TechnicalState(AccountPage):
             "backlog": list(self._backlog(found)),
             "runs": list(self._runs(found)),
             "drift": self._drift(found),
-            "runs_url": self._runs_url(),
+            "runs_url": reconcile.url(self._site, self._request),
             "kinds": reconcile.KINDS,
             "endpoints": list(self._endpoints(found)),
             "without_pages": list(self._without_pages()),
@@ -192,10 +192,6 @@ class TechnicalState(AccountPage):
         return _(
             "The last sweep with drift, within a week: %(drifted)s objects differed, %(repaired)s were repaired."
         ) % {"drifted": drift.drifted, "repaired": drift.repaired}
-
-    def _runs_url(self) -> str:
-        allowed = may(self._request, "run_reconciliation") and self._site.is_registered(ReconciliationRun)
-        return reconcile.url(self._site) if allowed else ""
 
     def _endpoints(self, found: AccountReport) -> Iterator[tuple[str, str, str, str, str]]:
         """Yield (link, status, complaint, secret, age of the secret)."""

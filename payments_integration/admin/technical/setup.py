@@ -83,13 +83,12 @@ def _steps(
         _("Make a payment, as a customer would. The provider reports it within seconds."),
         f"python manage.py payments_trigger payment.succeeded{option}" if is_sandbox else "",
     )
-    runs = may(request, "run_reconciliation") and site.is_registered(ReconciliationRun)
     yield Step(
         _("The first reconciliation is complete"),
         reconciled,
         _("It reads what the provider has already. Later, the schedule runs it every few minutes."),
         f"python manage.py payments_reconcile{option}",
-        reconcile.url(site) if runs else "",
+        reconcile.url(site, request),
         _("Run it now"),
         (("account", account), ("kind", RunKind.EVENTS.value)),
     )
