@@ -204,13 +204,6 @@ def values_query(*expressions: Any) -> Query:
     return query
 
 
-def values_about(
-    expressions: Callable[[str, str, str], Sequence[Any]], kind: str, account: str, object_id: str, *, using: str
-) -> list[Any]:
-    """Do ``values_of`` for expressions about an object, with SQL that is built once for each kind."""
-    return _values_about(expressions, kind, using=using, given={_ACCOUNT: account, _OBJECT: object_id})[0]
-
-
 class _Built(NamedTuple):
     """A SELECT with placeholders among its parameters, and the conversions of its columns by position."""
 
@@ -287,13 +280,12 @@ def built_once(
     return rows
 
 
-#: Placeholders for the texts of a call of ``values_about``.
-_ACCOUNT, _OBJECT = "\ufffd account of this call", "\ufffd object of this call"
+#: Placeholders for the account and the id of one object: ``about`` maps them to the texts of a call.
+ACCOUNT, OBJECT = "\ufffd account of this call", "\ufffd object of this call"
 
 
-@built_once
-def _values_about(expressions: Callable[[str, str, str], Sequence[Any]], kind: str) -> Query:
-    return values_query(*expressions(kind, _ACCOUNT, _OBJECT))
+def about(account: str, object_id: str) -> dict[str, str]:
+    return {ACCOUNT: account, OBJECT: object_id}
 
 
 @lru_cache(maxsize=256)

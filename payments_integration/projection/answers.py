@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.db import connections, router
 from django.db.models import Exists, Subquery
 from django.db.models.functions import Coalesce
+from django.db.models.sql import Query
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -398,17 +399,18 @@ class _Facts(NamedTuple):
 
 def _facts(kind: str, account: str, object_id: str) -> _Facts:
     """Read the facts in one statement. Call after the row was locked: they include what came until then."""
-    offset, events, status, at, is_synced = statements.values_about(
-        _fact_expressions, kind, account, object_id, using=router.db_for_write(Event)
-    )
+    given = statements.about(account, object_id)
+    [(offset, events, status, at, is_synced)] = _read_facts(kind, using=router.db_for_write(Event), given=given)
     recorded = rows.Recorded(status, at) if at is not None else None
     return _Facts(ordering.time_by(offset), events or 0, recorded, bool(is_synced))
 
 
-def _fact_expressions(kind: str, account: str, object_id: str) -> Sequence[Any]:
+@statements.built_once
+def _read_facts(kind: str) -> Query:
+    account, object_id = statements.ACCOUNT, statements.OBJECT
     changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id)
     changes = changes.order_by("-at", "-pk")
-    return (
+    return statements.values_query(
         history.clock_offset(account),
         number_of_events(kind, account, object_id),
         Subquery(changes.values("status")[:1]),

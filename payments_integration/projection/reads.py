@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connections, router
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.sql import Query
 from django.utils import timezone
 
 from payments_integration import schemas
@@ -44,15 +45,16 @@ class Snapshot(NamedTuple):
 
 def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
     """Take a snapshot of an object before sending. One statement."""
-    version, events = statements.values_about(
-        _snapshot_expressions, kind, account, object_id, using=router.db_for_write(Event)
-    )
+    given = statements.about(account, object_id)
+    [(version, events)] = _snapshot(kind, using=router.db_for_write(Event), given=given)
     return Snapshot(version, events or 0)
 
 
-def _snapshot_expressions(kind: str, account: str, object_id: str) -> Sequence[Any]:
+@statements.built_once
+def _snapshot(kind: str) -> Query:
+    account, object_id = statements.ACCOUNT, statements.OBJECT
     version = rows.rows_of(kind, account, object_id).values("version")
-    return Subquery(version), number_of_events(kind, account, object_id)
+    return statements.values_query(Subquery(version), number_of_events(kind, account, object_id))
 
 
 class KnownRefund(NamedTuple):
