@@ -13,10 +13,7 @@ import importlib
 import re
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.utils.translation import gettext_lazy as _
-
-from payments_integration.enums import DOCUMENT_TYPES, DocumentType
+from payments_integration.enums import DocumentType
 from payments_integration.runtime.logs import get_logger
 
 logger = get_logger(__name__)
@@ -62,35 +59,13 @@ _NIT_ALONE = re.compile(r"[1-9][0-9]{5,8}|1[0-9]{9}")
 _COMPANY_RUC = re.compile(r"(?:0[1-9]|1[0-9]|2[0-4]|30|50)[69][0-9]{7}(?!000)[0-9]{3}")
 
 
-def validate(document_type: str, number: str, country: str = "", *, checks: str = REFUSE) -> None:
-    """Refuse a number that cannot be a document of that type.
+def is_valid(document_type: str, number: str, country: str = "", *, checks: str = REFUSE) -> bool:
+    """Return False for a number that cannot be a document of that type.
 
-    Args:
-        document_type: A ``DocumentType``.
-        number: With or without separators.
-        country: The payment's country, ISO 3166-1 alpha-2. It distinguishes types that several countries have.
-        checks: The value of DOCUMENT_CHECKS.
-
-    Raises:
-        ValidationError: The code is ``invalid_document_type`` or ``invalid_document``. The message never repeats the
-            number.
+    ``number`` may have separators. ``country`` is the payment's, ISO 3166-1 alpha-2: it distinguishes types that
+    several countries have. ``checks`` is the value of DOCUMENT_CHECKS.
     """
-    if document_type not in DOCUMENT_TYPES:
-        raise ValidationError(
-            _("This is not a document type; use one of %(types)s."),
-            code="invalid_document_type",
-            params={"types": ", ".join(DOCUMENT_TYPES)},
-        )
-    if not _is_valid(document_type, number, country, checks):
-        raise ValidationError(
-            _("This is not a valid %(type)s number; write it with its check digit if it has one."),
-            code="invalid_document",
-            params={"type": str(document_type)},
-        )
-
-
-def _is_valid(document_type: str, number: str, country: str, checks: str) -> bool:
-    if not isinstance(number, str) or not 0 < len(number) <= MAX_LENGTH or not number.isprintable():
+    if not number.isprintable():
         return False
     plain = number.translate(_SEPARATORS).upper()
     validators = _BY_COUNTRY.get((document_type, country)) or _BY_TYPE.get(document_type)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from payments_integration.enums import ACCOUNT_TYPES, DOCUMENT_TYPES, EVENT_TYPES
@@ -38,11 +37,9 @@ def document(validator: Validator, name: str, value: object, country: str) -> Js
         return {}
     kind = validator.choice(f"{name}.type", given.get("type"), DOCUMENT_TYPES)
     number = validator.text(f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True)
-    if kind and number:
-        try:
-            documents.validate(kind, number, country, checks=validator.document_checks)
-        except ValidationError as error:
-            validator.fail(f"{name}.number", error.messages[0], "invalid_document")
+    if kind and number and not documents.is_valid(kind, number, country, checks=validator.document_checks):
+        words = _("This is not a valid %(type)s number; write it with its check digit if it has one.")
+        validator.fail(f"{name}.number", words % {"type": kind}, "invalid_document")
     return {"type": kind, "number": number}
 
 
