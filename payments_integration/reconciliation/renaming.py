@@ -9,7 +9,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections, router, transaction
-from django.db.models import Model, Q
+from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf
@@ -18,6 +18,7 @@ from payments_integration.models import (
     AccountState,
     DueAttention,
     DueRefresh,
+    Event,
     ObjectDispatch,
     Operation,
     ReconciliationRun,
@@ -35,7 +36,7 @@ class RenameRefused(PaymentsError):
 def rename_account(old: str, new: str) -> dict[str, int]:
     """Give every row of the alias ``old`` the alias ``new``, in one transaction. Returns how many, by table.
 
-    Raises RenameRefused if ``old`` is still configured, ``new`` is not, ``new`` has rows, ``old`` has none, or a
+    Raises RenameRefused if ``old`` is still configured, ``new`` is not, ``old`` has no rows, ``new`` has some, or a
     process works on ``old``; ImproperlyConfigured for a wrong setting.
     """
     configured = conf.current().ACCOUNTS
@@ -44,21 +45,21 @@ def rename_account(old: str, new: str) -> dict[str, int]:
     if old in configured:
         raise RenameRefused(f"{old} is still configured: rename it in the setting first, and stop every process")
     by_database: dict[str, list[type[Model]]] = defaultdict(list)
-    for model in models_with_account():
+    every_model = models_with_account()
+    for model in every_model:
         by_database[router.db_for_write(model)].append(model)
     counts: dict[str, int] = {}
     with ExitStack() as stack:
         for using in by_database:
             stack.enter_context(transaction.atomic(using=using, durable=True))
+        _refuse_two_histories(every_model, old, new)
         for using, models in by_database.items():
-            _refuse_if_in_use(using, models, old, new)
+            _refuse_if_in_use(using, models, old)
         for using, models in by_database.items():
             for model in models:
                 count = model._default_manager.using(using).filter(account=old).update(account=new)
                 if count:
                     counts[model._meta.db_table] = count
-        if not counts:
-            raise RenameRefused(f"no table has a row of {old}")
     return counts
 
 
@@ -98,15 +99,25 @@ def _is_indexed(model: type[Any]) -> bool:
     return model._meta.pk.name == "account" or any(key and key[0] == "account" for key in keys)
 
 
-def _refuse_if_in_use(using: str, models: list[type[Any]], old: str, new: str) -> None:
-    taken = [
-        model._meta.db_table for model in models if model._default_manager.using(using).filter(account=new).exists()
-    ]
-    if taken:
+def _refuse_two_histories(models: list[type[Any]], old: str, new: str) -> None:
+    def rows(model: type[Any], alias: str) -> QuerySet[Any]:
+        return model._default_manager.using(router.db_for_write(model)).filter(account=alias)
+
+    def size(alias: str) -> str:
+        return f"{alias} has {rows(Operation, alias).count()} operations and {rows(Event, alias).count()} events"
+
+    if not any(rows(model, old).exists() for model in models):
+        raise RenameRefused(f"no table has a row of {old}; if it was renamed before, nothing is left to do")
+    if any(rows(model, new).exists() for model in models):
         raise RenameRefused(
-            f"{new} has rows already, in {', '.join(taken)}. If a process only read under the new alias, remove its "
-            f"rows with payments_forget {new}; operations under {new} would be forgotten too"
+            f"a process has worked under each alias: {size(old)}, {size(new)}. Forget the alias that worked for a "
+            "short time only (payments_forget), with its operations. Then run this again if the other one is to be "
+            "renamed, run payments_reconcile, and replay what is quarantined. Handlers are called again for what was "
+            "dispatched under the forgotten alias, unless DISPATCH_SINCE is later"
         )
+
+
+def _refuse_if_in_use(using: str, models: list[type[Any]], old: str) -> None:
     now = timezone.now()
     started = now - LONGEST_PASS
     working: dict[type[Any], Q] = {

@@ -6,6 +6,8 @@ from collections import Counter
 from itertools import chain
 from typing import Any
 
+from django.core.management import CommandError
+
 from payments_integration import reconciliation
 from payments_integration.attention import send_overdue
 from payments_integration.management.arguments import (
@@ -15,7 +17,7 @@ from payments_integration.management.arguments import (
     require_database,
 )
 from payments_integration.management.command import PaymentsCommand
-from payments_integration.models import ReconciliationRun
+from payments_integration.models import ReconciliationRun, RunState
 
 _WHAT = {
     "applied": "events applied",
@@ -29,8 +31,8 @@ class Command(PaymentsCommand):
     help = (
         "Does once what a worker and its schedule would do; run it from cron every minute. Applies and dispatches "
         "events, sends and resolves operations, reads objects that are due, and reconciles as often as the schedule "
-        "says. Prints a line for each account; --verbosity 0 prints nothing. Exit code 3: the provider refused the "
-        "API key; 4: it could not be reached."
+        "says. Prints a line for each account; --verbosity 0 prints nothing. Exit code 1: a pass failed; 3: the "
+        "provider refused the API key; 4: it could not be reached."
     )
     # Cron would mail the warnings every minute; manage.py check reports them.
     requires_system_checks: list[str] = []
@@ -56,8 +58,9 @@ class Command(PaymentsCommand):
             return runs
 
         runs = list(chain.from_iterable(reconciliation.each(accounts, work)))
-        if failure := provider_failure(runs):
-            raise failure
+        failed = [f"{run.kind} of {run.account}: {run.error}" for run in runs if run.state == RunState.FAILED]
+        if failed:
+            raise provider_failure(runs) or CommandError(f"Not everything was done. {' '.join(failed)}")
 
 
 def _summary(done: Counter[str], runs: list[ReconciliationRun]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
@@ -37,6 +38,9 @@ class Command(PaymentsCommand):
         for table, count in counts.items():
             self.stdout.write(f"{count} rows of {table}")
         self.stdout.write(f"The account {old} is called {new} now.")
+        for model in apps.get_models():
+            if getattr(model, "payments_account", "") == old:
+                self.stdout.write(f"{model._meta.label} still belongs to {old}: set its payments_account to {new}.")
         path = f"/webhook/{old}/"
         for endpoint in WebhookEndpoint.objects.filter(account=new, deleted_at=None, url__endswith=path):
             self.stdout.write(

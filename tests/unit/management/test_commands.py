@@ -167,6 +167,13 @@ class TestProcess:
         run("payments_process")
         assert ReconciliationRun.objects.count() == count + 4
 
+    def test_a_pass_that_failed_is_an_exit_code(self) -> None:
+        failed = ReconciliationRun(account="default", kind="objects", state="failed", error="WireError: no id")
+        with mock.patch("payments_integration.reconciliation.run_due", return_value=[failed]):
+            error = ended("payments_process", "--account", "default", "--verbosity", "0")
+        assert error.returncode == 1
+        assert str(error) == "Not everything was done. objects of default: WireError: no id"
+
     def test_search_terms_are_written_again(self, sandbox: ProviderSandbox) -> None:
         made = services.create_payment(
             amount=990, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="order-7"

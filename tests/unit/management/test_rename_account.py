@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -30,6 +31,7 @@ from payments_integration.signals import Reason
 from tests import factories
 from tests.factories import rows
 from tests.fake_provider import PAYOUT, Fake, Lost, refusal, timeout
+from tests.unit.payable.payables import Sale
 
 pytestmark = [pytest.mark.case(154), pytest.mark.django_db]
 OLD = {"BASE_URL": "http://127.0.0.1:9"}
@@ -77,6 +79,14 @@ def test_every_table_is_renamed(named: Any, capsys: pytest.CaptureFixture[str]) 
     assert "The account old is called new now." in printed
 
 
+def test_models_that_still_name_the_old_alias_are_named(named: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    named("new")
+    rows.payout(account="old")
+    with mock.patch.object(Sale, "payments_account", "old"):
+        rename()
+    assert f"{Sale._meta.label} still belongs to old: set its payments_account to new." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("aliases", "words"),
     [(("other",), "new is not configured"), (("new", "other", "old"), "old is still configured")],
@@ -93,9 +103,10 @@ def test_the_setting_comes_first(settings: Any, aliases: tuple[str, ...], words:
 def test_a_name_that_is_taken_is_refused(named: Any, table: str) -> None:
     named("new")
     rows.payout(account="old")
+    rows.event(account="old")
     getattr(rows, table)(account="new")
     with pytest.raises(
-        CommandError, match=r"new has rows already, in payments_.*remove its rows with payments_forget new"
+        CommandError, match=r"under each alias: old has 0 operations and 1 events, new has . operations and . events\."
     ):
         rename()
     assert Payout.objects.filter(account="old").count() == 1
@@ -103,7 +114,7 @@ def test_a_name_that_is_taken_is_refused(named: Any, table: str) -> None:
 
 def test_a_name_without_rows_is_a_mistake(named: Any) -> None:
     named("new")
-    with pytest.raises(CommandError, match="no table has a row of old"):
+    with pytest.raises(CommandError, match="no table has a row of old; if it was renamed before"):
         rename()
 
 
