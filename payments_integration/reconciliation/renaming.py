@@ -9,7 +9,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections, router, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Manager, Model, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf
@@ -101,7 +101,8 @@ def _is_indexed(model: type[Any]) -> bool:
 
 def _refuse_two_histories(models: list[type[Any]], old: str, new: str) -> None:
     def rows(model: type[Any], alias: str) -> QuerySet[Any]:
-        return model._default_manager.using(router.db_for_write(model)).filter(account=alias)
+        manager: Manager[Any] = model._default_manager
+        return manager.using(router.db_for_write(model)).filter(account=alias)
 
     def size(alias: str) -> str:
         return f"{alias} has {rows(Operation, alias).count()} operations and {rows(Event, alias).count()} events"
