@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from django import forms
 from django.contrib.admin import AdminSite
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import Subquery
+from django.db.models import QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -27,10 +27,10 @@ from payments_integration.admin.shared.buttons import AGAIN
 from payments_integration.admin.shared.display import explain
 from payments_integration.admin.shared.sections import Page
 from payments_integration.contrib.backoffice.admin.suggestions import MONEY_IS_BACK, SuggestingPayoutPage, suggesting
-from payments_integration.contrib.backoffice.todo import again_key, later_payouts
+from payments_integration.contrib.backoffice.todo import again_key, later_payouts, open_payout_operations
 from payments_integration.enums import Kind, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
-from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
+from payments_integration.models import Operation, OperationState, Payout, Refund
 from payments_integration.money import format_amount, format_money
 from payments_integration.payer.names import reason_text
 
@@ -116,22 +116,21 @@ def what_happened(site: AdminSite, payout: Payout, *, personal: bool) -> str:
 
 
 def _asked_for(payout: Payout) -> Operation | None:
-    """Return an open operation that may still make a payout with the same reference."""
-    if not payout.merchant_reference:
-        return None
-    return Operation.objects.filter(
-        operation="create_payout",
-        account=payout.account,
-        merchant_reference=payout.merchant_reference,
-        state__in=OPEN_OPERATION_STATES,
-    ).first()
+    """Return an open operation that may still pay the same person with the same reference."""
+    found = _first_key(payout, open_payout_operations().order_by("created_at", "pk"))
+    return Operation.objects.filter(pk=found).first() if found else None
 
 
 def _later(payout: Payout) -> Payout | None:
-    """Return a later payout with the same reference that is open or succeeded."""
-    newest = later_payouts().order_by("-created_at", "-pk").values("pk")[:1]
-    found = Payout.objects.filter(pk=payout.pk).values_list(Subquery(newest), flat=True).first()
+    """Return a later payout to the same person with the same reference that is open or succeeded."""
+    found = _first_key(payout, later_payouts().order_by("-created_at", "-pk"))
     return Payout.objects.filter(pk=found).first() if found else None
+
+
+def _first_key(payout: Payout, rows: QuerySet[Any]) -> str | None:
+    """Return the key of the first of these rows, which refer to the payout as the outer row."""
+    first = Subquery(rows.values("pk")[:1])
+    return Payout.objects.filter(pk=payout.pk).values_list(first, flat=True).first()
 
 
 class PayAgainForm(PayoutForm):

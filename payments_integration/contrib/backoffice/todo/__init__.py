@@ -13,6 +13,7 @@ from payments_integration.contrib.backoffice.todo.mirrored import (
     again_key as again_key,
     later_payouts as later_payouts,
     mirrored_rows,
+    open_payout_operations as open_payout_operations,
 )
 from payments_integration.contrib.backoffice.todo.orders import (
     differences_of as differences_of,

@@ -24,7 +24,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Coalesce, Concat, NullIf
+from django.db.models.functions import Coalesce, Concat, NullIf, Replace, Upper
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -174,12 +174,9 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
     of_account = {"account": OuterRef("account")}
     keys = [Concat(*map(_literal, again_key("\0", number).partition("\0"))) for number in range(1, _ATTEMPTS + 1)]
     again = Operation.objects.filter(**of_account, idempotency_key__in=keys)
-    # An empty reference must not match, because many payouts have none.
-    same = {**of_account, "merchant_reference": NullIf(OuterRef("merchant_reference"), Value(""))}
-    asked_for = Operation.objects.filter(**same, operation="create_payout", state__in=OPEN_OPERATION_STATES)
     rows = Payout.objects.filter(
         ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
-        ~Exists(asked_for),
+        ~Exists(open_payout_operations()),
         ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
         account=asked.account,
         refund=None,
@@ -194,24 +191,56 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
 def later_payouts(*, since: str = "created_at") -> QuerySet[Payout]:
     """Return payouts after ``since`` that have the outer payout's reference, and are open or succeeded.
 
-    A reference may stand for many people, such as a payroll: one to certainly another person does not count. A
-    corrected account number has the same holder's document.
+    One to certainly another person does not count.
     """
-    both = (F("destination"), OuterRef("destination"))
-    number, its_number = (KeyTextTransform("account_number", place) for place in both)
-    document, its_document = (KeyTextTransform("number", KeyTransform("holder_document", place)) for place in both)
-    # Payouts without a document may be to the same person.
-    neither = Value("", TextField())
-    same_holder = Exact(Coalesce(document, its_document, neither), Coalesce(its_document, document, neither))
     found = Payout.objects.filter(
-        Q(Exact(number, its_number)) | Q(same_holder),
-        account=OuterRef("account"),
-        # An empty reference must not match, because many payouts have none.
-        merchant_reference=NullIf(OuterRef("merchant_reference"), Value("")),
-        created_at__gte=OuterRef(since),
-        refund=None,
+        _may_be_same_person(F("destination")), **_same_reference(), created_at__gte=OuterRef(since), refund=None
     )
     return found.exclude(pk=OuterRef("pk")).exclude(status__in=VOID_PAYOUT_STATUSES)
+
+
+def open_payout_operations() -> QuerySet[Operation]:
+    """Return open operations that may still make a payout with the outer payout's reference.
+
+    One for certainly another person does not count.
+    """
+    return Operation.objects.filter(
+        _may_be_same_person(KeyTransform("destination", F("arguments"))),
+        **_same_reference(),
+        operation="create_payout",
+        state__in=OPEN_OPERATION_STATES,
+    )
+
+
+def _same_reference() -> dict[str, Any]:
+    # An empty reference must not match, because many payouts have none.
+    reference = NullIf(OuterRef("merchant_reference"), Value(""))
+    return {"account": OuterRef("account"), "merchant_reference": reference}
+
+
+def _may_be_same_person(destination: F | KeyTransform) -> Q:
+    """Return the condition that a destination is not certainly another person's than the outer payout's.
+
+    A reference may stand for many people, such as a payroll. For another person, the account number and the holder's
+    document are both known and both differ. A corrected account number has the same document.
+    """
+    both = (destination, OuterRef("destination"))
+    number = [KeyTextTransform("account_number", place) for place in both]
+    document = [KeyTextTransform("number", KeyTransform("holder_document", place)) for place in both]
+    return _may_be_equal(*number) | _may_be_equal(*document)
+
+
+def _may_be_equal(*texts: KeyTextTransform) -> Q:
+    one, other = map(_without_marks, texts)
+    neither = Value("", TextField())
+    return Q(Exact(Coalesce(one, other, neither), Coalesce(other, one, neither)))
+
+
+def _without_marks(text: Any) -> Any:
+    """Return a number without blanks and punctuation. What was asked for may be written unlike the provider's."""
+    for mark in " .-/":
+        text = Replace(text, Value(mark), output_field=TextField())
+    return Upper(text)
 
 
 def again_key(payout_id: str, number: int) -> str:

@@ -260,7 +260,10 @@ def test_an_open_request_with_the_same_reference_stands_in_the_way(
 ) -> None:
     first = failed()
     form = form_of(boss, first)
-    asked = rows.operation(operation="create_payout", state=state, merchant_reference="invoice-7", currency="CLP")
+    same = {"operation": "create_payout", "state": state, "merchant_reference": "invoice-7", "currency": "CLP"}
+    rows.operation(**same, arguments={"destination": OTHER})
+    assert reviewed(boss, form)
+    asked = rows.operation(**same)
     assert asked.pk in str(boss.post(reverse(ADD), {**form, "step": "confirm"}).context["form"].errors)
     Operation.objects.update(state="closed")
     assert boss.post(reverse(ADD), {**form, "step": "confirm"}).status_code == 302

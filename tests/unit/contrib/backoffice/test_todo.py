@@ -160,10 +160,44 @@ def test_a_payout_stays_when_others_of_the_same_payroll_arrive() -> None:
     assert kinds() == []
 
 
-def test_a_payout_leaves_while_another_with_its_reference_is_asked_for() -> None:
-    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
-    rows.operation(operation="create_payout", merchant_reference="salary-1", state=OperationState.AWAITING_APPROVAL)
+def asked(reference: str, destination: dict[str, Any], **fields: Any) -> Operation:
+    """A payout that waits for approval."""
+    return rows.operation(
+        operation="create_payout",
+        merchant_reference=reference,
+        state=OperationState.AWAITING_APPROVAL,
+        arguments={"amount": 500, "destination": destination},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    "destination",
+    [
+        {"account_number": "000111"},
+        recipient("000111", "22222222-2"),
+        recipient("000333", "11111111-1"),
+        recipient("000 111", "11.111.111-1"),
+        recipient("000333", "11.111.111-1"),
+        {"account_number": "000333"},
+        {},
+        None,
+    ],
+    ids=["no document", "account", "holder", "written otherwise", "holder, written otherwise", "unknown holder",
+         "nothing", "erased"],
+)  # fmt: skip
+def test_a_payout_leaves_while_another_with_its_reference_is_asked_for(destination: Any) -> None:
+    ana = {"merchant_reference": "salary-1", "destination": recipient("000111", "11111111-1")}
+    became(rows.payout(created_at=ago(days=3), **ana), "failed")
+    asked("salary-1", destination)
     assert kinds() == ["approve"]
+
+
+def test_a_payout_stays_while_one_to_another_person_of_the_same_payroll_is_asked_for() -> None:
+    ana = {"merchant_reference": "payroll-5", "destination": recipient("000111", "11111111-1")}
+    became(rows.payout(created_at=ago(days=3), **ana), "failed")
+    asked("payroll-5", recipient("000222", "22222222-2"), created_at=ago(days=4))
+    assert kinds() == ["approve", "payout"]
 
 
 def test_payouts_without_a_reference_do_not_answer_for_each_other() -> None:
