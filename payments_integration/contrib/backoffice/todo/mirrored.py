@@ -255,25 +255,26 @@ def _literal(part: str) -> Any:
 def _refunds(asked: Asked) -> QuerySet[Any]:
     """Return refunds that did not arrive.
 
-    Leaves out a refund if the payer got the same amount or more after it failed, is getting a refund, or has all money
-    back. What was asked for before, such as for another item, does not replace it.
+    Leaves out a refund if the payer got the same amount or more after it failed, is getting it, or has all money back.
+    What was asked for before, such as for another item, does not replace it.
     """
-    later = Refund.objects.filter(
-        account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gte=OuterRef("began"),
-        amount__gte=OuterRef("amount"),
-    ).exclude(pk=OuterRef("pk"))  # fmt: skip
-    nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
-    over = Payment.objects.filter(nothing_left, account=OuterRef("account"), pk=OuterRef("payment_id"))
-    rows = Refund.objects.filter(
-        ~Exists(open_refund_operations(OuterRef("account"), OuterRef("payment_id"))),
-        ~Exists(over),
-        account=asked.account,
+    of_account = {"account": OuterRef("account")}
+    afterwards: dict[str, Any] = {"created_at__gte": OuterRef("began")}
+    as_much = Q(amount__gte=OuterRef("amount"))
+    later = Refund.objects.filter(as_much, **of_account, **afterwards, payment_id=OuterRef("payment_id"))
+    later = later.exclude(pk=OuterRef("pk")).exclude(status=RefundStatus.CANCELED)
+    # Without an amount, all that is left is refunded.
+    asked_for = open_refund_operations(OuterRef("account"), OuterRef("payment_id")).filter(
+        as_much | Q(amount=None), **afterwards
     )
+    nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
+    over = Payment.objects.filter(nothing_left, **of_account, pk=OuterRef("payment_id"))
+    rows = Refund.objects.filter(~Exists(over), account=asked.account)
     return _mirrored(
         rows, (RefundStatus.FAILED.value, RefundStatus.RETURNED.value), days=FAILED_DAYS,
         row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
         row_reason=Value("", CharField()), row_about=_text("payment_id"),
-    ).filter(~Exists(later.exclude(status=RefundStatus.CANCELED)))  # fmt: skip
+    ).filter(~Exists(later), ~Exists(asked_for))  # fmt: skip
 
 
 def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:

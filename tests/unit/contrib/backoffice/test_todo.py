@@ -241,11 +241,18 @@ def test_a_refund_leaves_when_the_payer_has_everything_back(over: dict[str, Any]
     assert kinds() == []
 
 
-def test_a_refund_leaves_while_another_is_asked_for() -> None:
+@pytest.mark.parametrize("state", [OperationState.DUE, OperationState.NEEDS_PERSON])
+@pytest.mark.parametrize("amount", [500, None], ids=["as much", "all that is left"])
+def test_a_refund_leaves_while_as_much_is_asked_for_again(state: str, amount: int | None) -> None:
     payment = rows.payment(amount_received=1000, refunded_amount=0)
-    became(rows.refund(payment=payment, amount=500), "failed")
-    rows.operation(operation="create_refund", target_id=payment.pk, state=OperationState.DUE, result_id="")
-    assert kinds() == []
+    became(rows.refund(payment=payment, amount=500, created_at=ago(days=3)), "failed", ago(hours=2))
+    asked = {"operation": "create_refund", "target_id": payment.pk, "state": state, "result_id": ""}
+    # For other items: one before it failed, and a smaller one.
+    rows.operation(**asked, created_at=ago(days=2))
+    rows.operation(**asked, created_at=ago(hours=1), amount=499)
+    assert "refund" in kinds()
+    rows.operation(**asked, created_at=ago(hours=1), amount=amount)
+    assert "refund" not in kinds()
 
 
 def test_a_payment_on_hold_leaves_with_its_status_and_comes_back_with_it() -> None:
@@ -548,11 +555,11 @@ def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
     for state in (OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL, OperationState.UNKNOWN):
         rows.operation(state=state, operation="create_refund", target_id=payment.pk, created_at=ago(hours=3))
     refused(operation="cancel_payment", target_id=payment.pk)
-    # Operations may still refund the payment, so its refund is not shown.
-    assert {thing.kind for thing in things()} == set(Kind) - {Kind.REFUND}
+    assert {thing.kind for thing in things()} == set(Kind)
     shown = " | ".join(lines(boss))
     for words in (
         "payout returned by the bank",
+        "Eva Paz refund returned by the bank",
         "payment on hold: do not deliver yet",
         "charged back: the bank took the money",
         "paid, but the order is not: if it covers the price, mark the order as paid",
