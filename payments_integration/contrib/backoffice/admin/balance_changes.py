@@ -94,6 +94,10 @@ class _Step:
     def amounts(self) -> set[int]:
         return {abs(difference) for _name, difference in self.differences}
 
+    def moved_by(self, item: _Moved) -> int:
+        """Return which sum of one of the ``exact`` objects is one of the differences."""
+        return item.money if item.money in self.amounts else (item.sums & self.amounts).pop()
+
 
 def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
     """Yield a table of the newest changes of a balance, or of those before ``UNTIL``. Takes at most six statements."""
@@ -239,7 +243,7 @@ def _lines(page: Page, step: _Step) -> Iterator[tuple[str]]:
         line = format_html(
             '<span class="pi-moved">{} {} {}</span>',
             display.admin_link(page.site, type(row), row.pk, name),
-            display.money(item.money, row.currency),
+            display.money(step.moved_by(item) if item in step.exact else item.money, row.currency),
             display.status(item.status, row.Status),
         )
         if item in step.exact:

@@ -117,13 +117,15 @@ def test_objects_that_cannot_have_changed_it_are_left_out(boss: Client, other: d
         (rows.refund, {"amount": 1000, "status": "created"}, -1001, False),
     ],
 )
-def test_an_object_with_the_same_amount_is_marked(
+def test_an_object_with_the_same_amount_is_marked_and_has_that_amount(
     boss: Client, make: Callable[..., Any], fields: dict[str, Any], difference: int, is_exact: bool
 ) -> None:
     row = balance()
     at(row, 10, available=100_000 + difference)
     changed(make, 10, **fields)
-    assert ("same amount" in table(boss, row)[0][3]) is is_exact
+    cell = table(boss, row)[0][3]
+    assert ("same amount" in cell) is is_exact
+    assert (f" CLP {abs(difference):,} " in cell) is is_exact
 
 
 def test_objects_that_explain_a_change_together_are_marked(boss: Client) -> None:
