@@ -26,7 +26,12 @@ from payments_integration.contrib.backoffice.admin.days import UNTIL, time_in
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.finance.balances import changes_of
 from payments_integration.contrib.finance.models import BalanceChange
-from payments_integration.enums import VAIN_PAYMENT_STATUSES, PaymentStatus
+from payments_integration.enums import (
+    RECEIVED_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    VOID_PAYOUT_STATUSES,
+    PaymentStatus,
+)
 from payments_integration.models import Balance, Payment, Payout, Refund, StatusChange
 from payments_integration.money import exponent, format_money
 from payments_integration.validation.text import StrOrPromise
@@ -74,6 +79,15 @@ class _Moved:
         row = self.row
         return {self.money, row.amount_received if isinstance(row, Payment) else row.amount} - {0}
 
+    @property
+    def direction(self) -> int:
+        """Return 1 if the status can only raise what is available, -1 if it can only lower it, 0 if not known."""
+        if isinstance(self.row, Payment):
+            return -1 if self.status == PaymentStatus.CHARGEBACK else int(self.status in RECEIVED_PAYMENT_STATUSES)
+        if self.status in VOID_PAYOUT_STATUSES:
+            return 1
+        return -1 if self.status in self.row.Status else 0
+
 
 @dataclass(slots=True, eq=False)
 class _Step:
@@ -93,6 +107,13 @@ class _Step:
     @property
     def amounts(self) -> set[int]:
         return {abs(difference) for _name, difference in self.differences}
+
+    def is_explained_by(self, item: _Moved) -> bool:
+        """Return True if the object moved exactly one of the differences, in the direction of its status."""
+        available = dict(self.differences).get("available", 0)
+        if abs(available) in item.sums:
+            return available * item.direction >= 0
+        return bool(item.sums & self.amounts)
 
     def moved_by(self, item: _Moved) -> int:
         """Return which sum of one of the ``exact`` objects is one of the differences."""
@@ -193,11 +214,17 @@ def _status_changes(wanted: Q, models: list[type[Any]]) -> list[tuple[str, str, 
 
 
 def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
-    """Assign the objects to steps. An object that explains a step exactly may have changed just before or after it."""
+    """Assign the objects to steps. An object that explains a step exactly may have changed just before or after it.
+
+    A change of status explains only the nearest step. A later one may have the same amount, such as of a payout that
+    is paid again.
+    """
+    for item in moved:
+        close = [step for step in steps if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
+        if exact := [step for step in close if step.is_explained_by(item)]:
+            min(exact, key=lambda step: abs(item.at - step.at)).exact.append(item)
     for step in steps:
-        close = [item for item in moved if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
-        nearest = _first_of_each(sorted(close, key=lambda item: abs(item.at - step.at)))
-        step.exact = [item for item in nearest if item.sums & step.amounts]
+        step.exact = _first_of_each(sorted(step.exact, key=lambda item: abs(item.at - step.at)))
     explained = {item for step in steps for item in step.exact}
     for step in steps:
         between = [item for item in moved if step.since < item.at <= step.at and item not in explained]

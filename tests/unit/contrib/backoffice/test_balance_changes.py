@@ -156,6 +156,34 @@ def test_of_several_changes_of_an_object_the_nearest_is_shown(boss: Client) -> N
     assert "created" in table(boss, row)[0][3]
 
 
+def test_a_payout_that_failed_does_not_explain_the_one_that_is_paid_again(boss: Client) -> None:
+    row = balance()
+    at(row, 10, available=101_000)
+    at(row, 200, available=100_000)
+    changed(rows.payout, 10, amount=1000, status="failed", merchant_reference="FIRST")
+    changed(rows.payout, 200, amount=1000, status="created", merchant_reference="SECOND")
+    newer, older = table(boss, row)
+    assert newer[3] == "payout SECOND CLP 1,000 created same amount"
+    assert older[3] == "payout FIRST CLP 1,000 failed same amount"
+
+
+@pytest.mark.parametrize(
+    ("make", "left", "came_back"), [(rows.payout, "created", "failed"), (rows.refund, "processing", "returned")]
+)
+def test_of_changes_at_once_each_explains_the_one_in_its_direction(
+    boss: Client, make: Callable[..., Any], left: str, came_back: str
+) -> None:
+    """An answer gives its time in whole seconds."""
+    row = balance()
+    at(row, 10.005, available=99_000, hold=1000)
+    at(row, 10.01)
+    out = changed(make, 10, amount=1000, status=came_back)
+    rows.change(out, at=rows.AT + timedelta(minutes=10), status=left)
+    newer, older = table(boss, row)
+    for cell, status in ((newer[3], came_back), (older[3], left)):
+        assert cell.endswith(f"CLP 1,000 {status} same amount")
+
+
 def test_many_objects_are_cut(boss: Client) -> None:
     row = balance()
     at(row, 10, available=1)
