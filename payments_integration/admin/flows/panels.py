@@ -127,6 +127,8 @@ def _decision(
     tools: dict[str, Tool],
 ) -> DecisionPanel:
     sees, body = model_admin.sees_personal(request), approvals.body_of(operation) or {}
+    # The person who decides must be able to find it in the provider's dashboard, as an approver must know the account.
+    sees_recipient = sees or bool(tools)
     sees_payment = may_view(model_admin.admin_site, request, Payment)
     payment = approvals.payment_of(operation) if sees_payment else None
     first = next((name for name in _suggested(operation, fitting, same) if name in tools), "")
@@ -135,10 +137,10 @@ def _decision(
         notes.append(_("You have no permission to decide it."))
     return DecisionPanel(
         title=_TITLES[OperationState(operation.state)],
-        sentence=_headline(operation, body, payment, sees),
+        sentence=_headline(operation, body, payment, sees, sees_recipient),
         notes=notes,
-        facts=_decision_facts(model_admin, operation, body, payment, sees),
-        search=_search(operation, body, sees),
+        facts=_decision_facts(model_admin, operation, body, payment, sees_recipient),
+        search=_search(operation, body, sees_recipient),
         findings=[*_same(model_admin, same), *_findings(model_admin, request, operation, fitting, same)],
         advice=_advice(operation, first, same) if first else "",
         main=tools.get(first),
@@ -182,12 +184,14 @@ def _notes(operation: Operation) -> list[str]:
     return words
 
 
-def _headline(operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
+def _headline(
+    operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool, sees_recipient: bool
+) -> str:
     """Return how much, and to or from whom."""
     if operation.amount is None:
         return display.operation_name(operation.operation)
     amount = format_money(operation.amount, operation.currency)
-    person = _person(body, payment, sees)
+    person = _person(body, payment, sees, sees_recipient)
     if not person:
         return f"{display.operation_name(operation.operation)} · {amount}"
     call = services.operations.get(operation.operation)
@@ -196,20 +200,26 @@ def _headline(operation: Operation, body: dict[str, Any], payment: Payment | Non
     return words % {"amount": amount, "person": person}
 
 
-def _person(body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
+def _person(body: dict[str, Any], payment: Payment | None, sees: bool, sees_recipient: bool) -> str:
     if payment is not None and people.is_erased(payment, "payer"):
         return str(display.ERASED)
-    values = (body.get("destination"), body.get("payer"), payment.payer if payment is not None else None)
+    if recipient := people.name_in(body.get("destination")):
+        return display.text(recipient if sees_recipient else masking.MASK)
+    values = (body.get("payer"), payment.payer if payment is not None else None)
     name = next(filter(None, map(people.name_in, values)), "")
     return display.text(name if sees else masking.MASK) if name else ""
 
 
 def _decision_facts(
-    model_admin: ReadOnlyAdmin, operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool
+    model_admin: ReadOnlyAdmin,
+    operation: Operation,
+    body: dict[str, Any],
+    payment: Payment | None,
+    sees_recipient: bool,
 ) -> list[Fact]:
     asked = _("%(who)s, %(at)s") % {"who": display.actor(operation.actor), "at": display.moment(operation.created_at)}
     facts: list[Fact] = [(_("Asked for"), display.operation_name(operation.operation)), (_("Asked by"), asked)]
-    facts += approvals.recipient(body.get("destination"), sees)
+    facts += approvals.recipient(body.get("destination"), sees_recipient)
     if approvals.is_refund(operation):
         facts.append((_("Payment"), display.admin_link(model_admin.admin_site, Payment, operation.target_id)))
         if payment is not None:
@@ -221,7 +231,7 @@ def _decision_facts(
     return facts
 
 
-def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact]:
+def _search(operation: Operation, body: dict[str, Any], sees_recipient: bool) -> list[Fact]:
     """Return what a person can look for in the provider's dashboard."""
     call = services.operations.get(operation.operation)
     facts: list[Fact] = [
@@ -233,7 +243,7 @@ def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact
     ]
     account = (body.get("destination") or {}) if isinstance(body.get("destination"), dict) else {}
     if number := account.get("account_number"):
-        facts.append((_("To the account"), display.text(number if sees else masking.MASK)))
+        facts.append((_("To the account"), display.text(number if sees_recipient else masking.MASK)))
     since = (operation.sent_after or operation.first_sent_at or operation.created_at) - MARGIN
     if operation.may_have_run and operation.last_sent_at:
         until = operation.last_sent_at + MARGIN

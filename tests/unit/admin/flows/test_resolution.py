@@ -334,12 +334,24 @@ class TestThePanel:
         ):  # fmt: skip
             assert words in shown, words
 
-    def test_personal_data_needs_the_permission(self, staff: Callable[..., Client]) -> None:
-        operation = self.payout()
-        shown = self.panel(staff("view_operation", "change_operation"), operation)
-        assert "CLP 250,000 to •••" in shown
-        assert not any(text in shown for text in ("Rojas", "000123", "12345678-5"))
-        assert "Rojas" in self.panel(staff("view_operation", "change_operation", "view_personal_data"), operation)
+    @pytest.mark.parametrize(
+        ("right", "sees"),
+        [("change_operation", True), ("close_operation", True), ("view_personal_data", True), ("view_payout", False)],
+    )
+    def test_the_recipient_is_shown_to_users_who_may_decide_and_with_the_personal_data_permission(
+        self, staff: Callable[..., Client], right: str, sees: bool
+    ) -> None:
+        shown = self.panel(staff("view_operation", right), self.payout())
+        assert (f"CLP 250,000 to {'Ana Rojas' if sees else '•••'}") in shown
+        for text in ("Rojas", "12345678-5", "<td>000123</td>"):
+            assert (text in shown) is sees, text
+
+    def test_the_payer_needs_the_permission(self, staff: Callable[..., Client]) -> None:
+        payment = rows.payment(payer={"name": "Ana Soto"})
+        operation = sent(operation="create_refund", target_id=payment.pk, amount=500, currency="USD")
+        rights = ("view_operation", "change_operation", "view_payment")
+        assert "USD 5.00 to •••" in self.panel(staff(*rights), operation)
+        assert "USD 5.00 to Ana Soto" in self.panel(staff(*rights, "view_personal_data"), operation)
 
     def test_a_refund_names_the_payer_and_the_payment(self, boss: Client) -> None:
         payment = rows.payment(payer={"name": "Ana Soto"}, merchant_reference="order-7")
