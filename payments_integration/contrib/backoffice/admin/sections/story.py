@@ -20,7 +20,7 @@ from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.people import is_erased, name_in
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.sections.people import payment_of
-from payments_integration.contrib.backoffice.admin.sections.records import ENTRIES, Records, made
+from payments_integration.contrib.backoffice.admin.sections.records import ENTRIES, Records, ids_in, made
 from payments_integration.enums import Kind, PaymentStatus, RefundStatus
 from payments_integration.models import (
     DepositReference,
@@ -255,7 +255,7 @@ class _Teller:
 
     def _logged_as(self, refund_id: str) -> str:
         """Return who asked for a refund according to the payment's history; empty if it has no entry."""
-        entries = (row for row in self.records.logged if refund_id in _ids(row))
+        entries = (row for row in self.records.logged if refund_id in ids_in(row))
         return next((row.user.get_username() for row in entries), "")
 
     def _logged(self) -> Iterator[Step]:
@@ -268,7 +268,7 @@ class _Teller:
     def _is_told(self, entry: LogEntry) -> bool:
         operations = self.records.operations
         known = {row.pk for row in (*operations, *self.records.refunds)} | {row.result_id for row in operations}
-        if known & _ids(entry):
+        if known & ids_in(entry):
             return True
         who, at = user_id(entry.user), entry.action_time
         if any(row.actor_id == who and abs(at - row.created_at) < _SAME_STEP for row in self._cancels()):
@@ -312,11 +312,6 @@ def _roles() -> dict[str, str]:
         _THE_RECIPIENT: pgettext("in a sentence", "the recipient"),
         _THE_SHOP: pgettext("in a sentence", "the shop"),
     }
-
-
-def _ids(entry: LogEntry) -> set[str]:
-    """Return the words of an entry in the history. They include the ids of created objects."""
-    return {word.strip(".,:;()") for word in entry.get_change_message().split()}
 
 
 def _linked(page: Page, refund: Refund, shown: str) -> str:

@@ -161,6 +161,26 @@ def test_the_history_says_who_refunded_to_those_who_see_no_operations(staff: Cal
     ]
 
 
+@pytest.mark.parametrize(
+    ("named", "right"),
+    [
+        ("Refunded CLP 5,000: ref_5.", "view_refund"),
+        ("Refund asked for (op_5)", "view_operation"),
+        ("Paid: pout_5", "view_payout"),
+    ],
+)
+def test_the_history_names_no_objects_that_the_user_may_not_view(
+    staff: Callable[..., Client], named: str, right: str
+) -> None:
+    payment = paid()
+    log(user("Sofía")[0], payment, named, 60)
+    log(User.objects.get(), payment, f"Receipt of {payment.pk} sent again.", 61)
+    for rights, sees in ((("view_payment",), False), (("view_payment", right), True)):
+        html = page(staff(*rights), url("payment", "change", payment.pk))
+        assert (named in html) is sees, rights
+        assert "sent again" in html
+
+
 def test_a_cancel_that_came_too_late_is_no_cancel(boss: Client) -> None:
     payment = rows.payment(status="succeeded", created_at=at(0), succeeded_at=at(4))
     rows.operation(
