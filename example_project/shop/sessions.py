@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from example_project.shop.models import DepositAccount, Order
 
@@ -31,4 +32,4 @@ def is_mine(request: HttpRequest, thing: Order | DepositAccount) -> bool:
 def only_mine(request: HttpRequest, thing: Order | DepositAccount) -> None:
     """Raises PermissionDenied in another browser."""
     if not is_mine(request, thing):
-        raise PermissionDenied
+        raise PermissionDenied(_("An order can be changed only in the browser that it was made in."))

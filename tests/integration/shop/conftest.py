@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from django.test import Client
 
+import example_project
 from example_project.shop.models import Price, Product
 from payments_integration.testing import ProviderSandbox
 
@@ -19,6 +23,13 @@ def browser() -> Client:
 def stranger() -> Client:
     """Somebody else, who knows an address."""
     return Client(headers={"host": "localhost"})
+
+
+@pytest.fixture
+def example_templates(settings: Any) -> None:
+    """The pages of errors, as in the example's settings."""
+    folder = Path(example_project.__file__).parent / "templates"
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [folder]}]
 
 
 @pytest.fixture

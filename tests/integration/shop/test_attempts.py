@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.core.exceptions import PermissionDenied
 from django.db import connection
-from django.test import Client
+from django.test import Client, RequestFactory
+from django.views.defaults import permission_denied
 
 from example_project.shop import checkout, orders
 from example_project.shop.models import Order
@@ -456,6 +458,7 @@ class TestCancel:
         assert "Cancel this payment" not in html
 
 
+@pytest.mark.usefixtures("example_templates")
 class TestWhoMay:
     def test_a_stranger_sees_an_order_but_cannot_change_it(
         self, shop: ProviderSandbox, browser: Client, stranger: Client
@@ -474,10 +477,16 @@ class TestWhoMay:
     def test_a_stranger_cancels_nothing(self, shop: ProviderSandbox, browser: Client, stranger: Client) -> None:
         order = bought(browser)
         assert "Cancel this payment" not in seen(stranger, order)
-        assert stranger.post(f"{order.get_absolute_url()}cancel/").status_code == 403
+        refused = stranger.post(f"{order.get_absolute_url()}cancel/")
+        assert refused.status_code == 403
+        assert "only in the browser that it was made in" in refused.content.decode()
         assert stranger.get(f"{order.get_absolute_url()}cancel/").status_code == 405
         shop.settle()
         assert status(order) == OrderStatus.NEW
+
+    def test_who_is_refused_elsewhere_reads_nothing_about_orders(self, rf: RequestFactory) -> None:
+        refused = permission_denied(rf.get("/admin/"), PermissionDenied())
+        assert "Ask somebody who has the permission." in refused.content.decode()
 
     def test_forms_need_a_csrf_token(self, shop: ProviderSandbox, browser: Client) -> None:
         order = bought(browser)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from django.db.models import F
 from django.test import Client
 from django.utils import translation
 
-import example_project
 from example_project.shop.models import Notice, Order, Price
 from payments_integration import services
 from payments_integration.checkout import attempts, method_name, methods, order_pages
@@ -321,9 +319,8 @@ def test_a_surplus_is_announced_as_a_refund(shop: ProviderSandbox, browser: Clie
     assert order.note == "more was paid than asked: refund the rest"
 
 
-def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Client, settings: Any) -> None:
-    folder = Path(example_project.__file__).parent / "templates"
-    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [folder]}]
+@pytest.mark.usefixtures("example_templates")
+def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Client) -> None:
     answer = browser.get("/nothing/")
     assert answer.status_code == 404
     assert "The Corner Shop" in answer.content.decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from django.contrib.auth.models import User
 from django.core import mail
 from django.test import Client
 
-import example_project
 from example_project.shop.models import Order, Price, Product
 from payments_integration.models import Payment
 from payments_integration.payable import OrderStatus
@@ -29,14 +27,12 @@ LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasi
 
 
 @pytest.fixture(autouse=True)
-def _languages(settings: Any) -> None:
+def _languages(settings: Any, example_templates: None) -> None:
     """As in the example's settings."""
     usual = list(django_settings.MIDDLEWARE)
     after = usual.index("django.contrib.sessions.middleware.SessionMiddleware") + 1
     settings.MIDDLEWARE = [*usual[:after], "django.middleware.locale.LocaleMiddleware", *usual[after:]]
     settings.LANGUAGES = LANGUAGES
-    folder = Path(example_project.__file__).parent / "templates"
-    settings.TEMPLATES = [{**django_settings.TEMPLATES[0], "DIRS": [folder]}]
 
 
 def choose(browser: Client, language: str, page: str = "/") -> None:

@@ -81,6 +81,10 @@ def _rows(payout: Payout) -> Iterator[Row]:
         return display.money(amount, payout.currency)
 
     yield Row(_("Amount"), shown(payout.amount))
+    if payout.status in (PayoutStatus.FAILED, PayoutStatus.CANCELED):
+        yield Row(_("Came back"), shown(payout.amount), "−")  # noqa: RUF001  (a minus sign)
+        yield Row(_("Total debited"), shown(0), "=")
+        return
     if payout.fee is None:
         yield Row(_("Fee"), gettext("not known"), "+")
         total: str = format_html(gettext("{} and the fee"), shown(payout.amount))
@@ -92,7 +96,5 @@ def _rows(payout: Payout) -> Iterator[Row]:
     elif payout.status == PayoutStatus.RETURNED:
         yield Row(_("Total debited"), total, "=")
         yield Row(_("Came back"), shown(payout.amount))
-    elif payout.status in (PayoutStatus.FAILED, PayoutStatus.CANCELED):
-        yield Row(_("Total debited"), shown(0))
     elif payout.status in OPEN_PAYOUT_STATUSES:
         yield Row(_("Reserved from the balance"), total, "=")
