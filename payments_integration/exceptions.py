@@ -125,6 +125,18 @@ class ApiError(ProviderError):
 
 #: Each type of the spec, and its class above.
 PROVIDER_ERRORS: dict[str, type[ProviderError]] = {cls.type: cls for cls in ProviderError.__subclasses__()}
+#: The spec binds these codes to no status, and all but one to no type.
+_BY_CODE: dict[str, type[ProviderError]] = {
+    "api_key_invalid": AuthenticationFailed,
+    "api_key_revoked": AuthenticationFailed,
+    "merchant_not_active": PermissionRefused,
+    "resource_not_found": NotFound,
+}
+
+
+def error_class(type: str, code: str) -> type[ProviderError] | None:
+    """Return the class of a refusal: by its code if that decides, otherwise by its type; None for an unknown type."""
+    return _BY_CODE.get(code) or PROVIDER_ERRORS.get(type)
 
 
 def request_id_of(error: BaseException) -> str:
@@ -135,7 +147,7 @@ def request_id_of(error: BaseException) -> str:
 def provider_error(fields: dict[str, Any]) -> ProviderError:
     """Return a stored refusal as an exception again."""
     values = {"message": "", "status_code": 0, "code": "", **fields}
-    return PROVIDER_ERRORS.get(values.get("type", ""), ApiError)(**values)
+    return (error_class(values.get("type", ""), values["code"]) or ApiError)(**values)
 
 
 class NoAnswer(PaymentsError):

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from payments_integration import schemas
 from payments_integration.client.answers import Reply, http_date, number_in
 from payments_integration.exceptions import (
-    PROVIDER_ERRORS,
     ApiError,
     AuthenticationFailed,
     IdempotencyError,
@@ -18,6 +17,7 @@ from payments_integration.exceptions import (
     PermissionRefused,
     ProviderError,
     RateLimited,
+    error_class,
 )
 
 TOO_MANY = 429
@@ -70,7 +70,7 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
         # A 5xx does not say if the work was done, even if its envelope does.
         kind = ApiError
     else:
-        kind = PROVIDER_ERRORS.get(body.type) or _BY_STATUS.get(reply.status_code, ApiError)
+        kind = error_class(body.type, body.code) or _BY_STATUS.get(reply.status_code, ApiError)
     return kind(
         _clean(body.message, _MAX_MESSAGE, mask),
         status_code=reply.status_code,

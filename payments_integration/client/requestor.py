@@ -18,7 +18,7 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf, telemetry
 from payments_integration.client.answers import Reply, number_in
 from payments_integration.client.errors import MAX_WAIT, TOO_MANY, error_of, personal_texts
-from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
+from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest, is_refusal
 from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
@@ -263,9 +263,11 @@ class Requestor:
                 self._latest = LatestAnswer(reply.answered_at, self._monotonic(), refusal is None)
                 if refusal is None:
                     return reply
-                # If a POST was sent twice, the first one may have been executed: its caller decides.
-                is_unclear = reply.was_repeated and method != "GET"
-                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY or is_unclear:
+                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
+                    raise refusal
+                # If a POST was sent twice, or its 429 has the code of a failure, it may have been executed: its caller
+                # decides.
+                if method != "GET" and (reply.was_repeated or not is_refusal(refusal)):
                     raise refusal
                 error, wait, retries = refusal, refusal.retry_after or 0.0, retries + 1
             if max(self._monotonic() - began, slept) + wait > max_wait or stopping.is_requested():

@@ -111,10 +111,10 @@ def _refuse_two_histories(models: list[type[Any]], old: str, new: str) -> None:
         raise RenameRefused(f"no table has a row of {old}; if it was renamed before, nothing is left to do")
     if any(rows(model, new).exists() for model in models):
         raise RenameRefused(
-            f"a process has worked under each alias: {size(old)}, {size(new)}. Forget the alias that worked for a "
-            "short time only (payments_forget), with its operations. Then run this again if the other one is to be "
-            "renamed, run payments_reconcile, and replay what is quarantined. Handlers are called again for what was "
-            "dispatched under the forgotten alias, unless DISPATCH_SINCE is later"
+            f"a process has worked under each alias: {size(old)}, {size(new)}. First set DISPATCH_SINCE of the "
+            "account to the present time: a handler that runs again for an event of a forgotten alias would pay again "
+            "what it has paid. Then forget the alias that worked for a short time only (payments_forget), run this "
+            "again if the other one is to be renamed, run payments_reconcile, and replay what is quarantined"
         )
 
 

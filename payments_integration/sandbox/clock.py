@@ -12,10 +12,6 @@ from weakref import WeakMethod
 logger = logging.getLogger("payments_integration.sandbox")
 
 
-#: Further than any clock that is only corrected.
-_SET_BACK = timedelta(minutes=1)
-
-
 def iso(at: datetime) -> str:
     """Return ISO 8601 in UTC, always with six decimals: ``2026-01-31T12:00:00.000001Z``."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -132,8 +128,6 @@ class Clock:
 
     def _now(self) -> datetime:
         now = self._frozen if self._frozen is not None else datetime.now(UTC) + self._offset
-        if self._last_stamp is not None and self._last_stamp - now > _SET_BACK:
-            self._last_stamp = None  # somebody set the system's clock back, or a test travels
         if self._last_stamp is not None and now < self._last_stamp:
             return self._last_stamp
         return now

@@ -116,7 +116,7 @@ class Endpoints:
             types = Fields({"events": events}, CREATE_FIELDS).event_types()
         except ApiError as error:
             raise ValueError(f"events: {error.message} Known: {', '.join(EVENT_TYPES)}.") from None
-        endpoint = Endpoint(new_id("whk"), url, types, iso(self._clock.stamp()), secret or new_secret())
+        endpoint = Endpoint(new_id("whk"), url, types, iso(self._clock.now()), secret or new_secret())
         self.by_id[endpoint.id] = endpoint
         return endpoint
 

@@ -120,7 +120,7 @@ class Ledger:
         for bucket, change in changes.items():
             if balance[bucket] + change < 0:
                 raise AssertionError(f"{currency} {bucket} would fall below zero: {reason} {object_id}")
-        entry = Entry(iso(self._clock.stamp()), currency, reason, object_id, **changes)
+        entry = Entry(iso(self._clock.now()), currency, reason, object_id, **changes)
         self._record(entry)
         balance["updated_at"] = entry.at
         self._emit("balance.updated", balance)

@@ -6,7 +6,7 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -23,8 +23,8 @@ from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone
 
 from payments_integration import conf, services, testing
-from payments_integration.exceptions import InvalidState, RateLimited
-from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.exceptions import InvalidState
+from payments_integration.models import DepositReference, Event, Payment, StatusChange
 from payments_integration.sandbox import Fault
 from payments_integration.signals import event_received, status_changed
 from payments_integration.testing import ProviderSandbox, signed_delivery
@@ -94,11 +94,6 @@ def test_waiting_ends_also_while_the_monotonic_clock_stands(
     monkeypatch.setattr(time, "monotonic", lambda: 1_700_000_000.0)
     payments_sandbox.engine.faults.add(Fault("rate_limited", retry_after="1", operation="create_payment"))
     assert create().status == "created"
-    fault = Fault("rate_limited", retry_after="6", operation="create_payment", times=None)
-    payments_sandbox.engine.faults.add(fault)
-    monkeypatch.setattr("payments_integration.runtime.stopping.sleep", lambda seconds: None)
-    with pytest.raises(RateLimited):
-        create()
 
 
 @pytest.mark.parametrize("day", ["2026-01-31T12:00Z", "2095-01-31T12:00Z"])
@@ -110,6 +105,22 @@ def test_the_sandbox_follows_a_test_that_travels(payments_sandbox: ProviderSandb
         payments_sandbox.settle()
         payment.refresh_from_db()
         assert payment.status == "expired"
+
+
+@pytest.mark.parametrize(
+    ("created", "paid_at"), [(None, "2020-01-01T00:00Z"), ("2095-01-01T00:00Z", None)], ids=["past", "future"]
+)
+def test_time_does_not_run_back_for_an_object(
+    payments_sandbox: ProviderSandbox, created: str | None, paid_at: str | None
+) -> None:
+    with time_machine.travel(created or datetime.now(UTC)):
+        payment = create()
+        payments_sandbox.settle()
+    with time_machine.travel(paid_at or datetime.now(UTC)):
+        payments_sandbox.engine.pay(payment.pk)
+        payments_sandbox.settle()
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
 
 
 def test_what_fixes_its_types_is_imported_before_a_test_stops_the_clock(pytester: pytest.Pytester) -> None:
@@ -147,10 +158,55 @@ def test_a_reset_keeps_the_endpoint(payments_sandbox: ProviderSandbox) -> None:
 
 
 def test_settle_delivers_what_a_deferred_call_caused(payments_sandbox: ProviderSandbox) -> None:
+    payments_sandbox.settle()
     services.defer(services.create_payout, **PAYOUT)
     payments_sandbox.settle()
     assert payments_sandbox.engine.pending_deliveries == []
     assert Event.objects.filter(type="payout.created", state="done").exists()
+
+
+@pytest.mark.parametrize("processing", ["inline", "celery"])
+def test_settle_processes_what_handlers_caused(processing: str) -> None:
+    """The first pass sends a handler's call, and the next one calls the handlers of what the call made."""
+    seen: list[str] = []
+
+    def paid(instance: Payment, status: str, **_: Any) -> None:
+        if status == "succeeded":
+            services.defer(services.create_deposit_reference, country="MX", currency="MXN", method_code="mx_deposit")
+
+    def made(status: str, **_: Any) -> None:
+        seen.append(status)
+
+    status_changed.connect(paid, sender=Payment)
+    status_changed.connect(made, sender=DepositReference)
+    try:
+        with ProviderSandbox(options={"PROCESSING": processing}) as sandbox:
+            sandbox.engine.pay(create().pk)
+            sandbox.settle()
+    finally:
+        status_changed.disconnect(paid, sender=Payment)
+        status_changed.disconnect(made, sender=DepositReference)
+    assert seen == ["active"]
+
+
+@pytest.mark.filterwarnings("ignore:A handler failed")
+@pytest.mark.parametrize("processing", ["inline", "celery"])
+def test_settle_calls_a_failed_handler_again(processing: str) -> None:
+    calls: list[str] = []
+
+    def receiver(status: str, **_: Any) -> None:
+        calls.append(status)
+        if len(calls) == 1:
+            raise ValueError("the mail server is away")
+
+    status_changed.connect(receiver, sender=Payment)
+    try:
+        with ProviderSandbox(options={"PROCESSING": processing, "RECEIVER_RETRIES": [0]}) as sandbox:
+            create()
+            sandbox.settle()
+    finally:
+        status_changed.disconnect(receiver, sender=Payment)
+    assert calls == ["created", "created"]
 
 
 def test_the_view_uses_secrets_that_a_test_changes_in_place(client: Client, settings: Any) -> None:

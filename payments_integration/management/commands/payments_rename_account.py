@@ -39,7 +39,9 @@ class Command(PaymentsCommand):
             self.stdout.write(f"{count} rows of {table}")
         self.stdout.write(f"The account {old} is called {new} now.")
         for model in apps.get_models():
-            if getattr(model, "payments_account", "") == old:
+            if column := getattr(model, "payments_account_field", ""):
+                self.stdout.write(f"If rows of {model._meta.label} have {old} in {column}, set it to {new}.")
+            elif getattr(model, "payments_account", "") == old:
                 self.stdout.write(f"{model._meta.label} still belongs to {old}: set its payments_account to {new}.")
         path = f"/webhook/{old}/"
         for endpoint in WebhookEndpoint.objects.filter(account=new, deleted_at=None, url__endswith=path):

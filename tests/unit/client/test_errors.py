@@ -27,6 +27,7 @@ from payments_integration.exceptions import (
     PermissionRefused,
     ProviderError,
     RateLimited,
+    provider_error,
 )
 from tests.unit.client import samples
 from tests.unit.client.samples import BASE, BODY, CASES, Case
@@ -79,6 +80,23 @@ def test_the_class_of_an_error_follows_its_type(kind: str, client: Client, provi
     assert type(error) is PROVIDER_ERRORS[kind]
     assert error.type == kind
     assert error.param is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("api_key_invalid", AuthenticationFailed),
+        ("api_key_revoked", AuthenticationFailed),
+        ("merchant_not_active", PermissionRefused),
+        ("resource_not_found", NotFound),
+    ],
+)
+def test_the_class_follows_a_code_that_says_more_than_its_type(
+    code: str, kind: type[ProviderError], client: Client, provider: responses.RequestsMock
+) -> None:
+    error = fail(client, provider, 400, envelope(type="invalid_request_error", code=code))
+    assert type(error) is type(provider_error(error.fields())) is kind
+    assert error.type == "invalid_request_error"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from payments_integration.client.requestor import RateLimiter
 from payments_integration.exceptions import RateLimited
 from tests.unit.client import samples
 from tests.unit.client.conftest import Clock
-from tests.unit.client.samples import BASE, BODY, CASES, Case
+from tests.unit.client.samples import API_KEY, BASE, BODY, CASES, Case
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -41,6 +41,23 @@ def test_after_a_429_the_same_request_is_sent_again(
     assert len({(one.method, one.url, one.body, one.headers.get("Idempotency-Key")) for one in sent}) == 1
 
 
+@pytest.mark.parametrize("code", ["provider_unavailable", "idempotency_in_progress", "idempotency_conflict"])
+@every_case
+def test_a_429_whose_code_does_not_say_that_nothing_was_done_is_repeated_by_reads_only(
+    code: str, case: Case, client: Client, provider: responses.RequestsMock
+) -> None:
+    kind = "idempotency_error" if code.startswith("idempotency") else "api_error"
+    error = {"type": kind, "code": code, "message": "", "request_id": ""}
+    provider.add(case.method, BASE + case.path, status=429, json={"error": error})
+    if case.method == "GET":
+        provider.add(case.method, BASE + case.path, json=case.reply)
+        assert case.call(client).status_code == 200
+    else:
+        with pytest.raises(RateLimited):
+            case.call(client)
+    assert len(provider.calls) == 1 + (case.method == "GET")
+
+
 @every_case
 def test_waiting_ends_after_max_wait(
     case: Case, client: Client, provider: responses.RequestsMock, clock: Clock
@@ -51,6 +68,17 @@ def test_waiting_ends_after_max_wait(
     assert clock.slept == [3, 3, 3]
     assert caught.value.retry_after == 3
     assert len(provider.calls) == 4
+
+
+def test_waiting_ends_also_while_the_clock_stands(provider: responses.RequestsMock) -> None:
+    slept: list[float] = []
+    client = Client(
+        conf.Account("default", "https://pay.example", API_KEY), sleep=slept.append, monotonic=lambda: 1000.0
+    )
+    refuse(provider, CASES[0], 9, seconds=3)
+    with pytest.raises(RateLimited):
+        CASES[0].call(client, max_wait=10.0)
+    assert slept == [3, 3, 3]
 
 
 @every_case

@@ -87,6 +87,16 @@ def test_models_that_still_name_the_old_alias_are_named(named: Any, capsys: pyte
     assert f"{Sale._meta.label} still belongs to old: set its payments_account to new." in capsys.readouterr().out
 
 
+def test_models_with_the_alias_in_a_column_are_named(named: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    named("new")
+    rows.payout(account="old")
+    with mock.patch.multiple(Sale, payments_account="old", payments_account_field="shop"):
+        rename()
+    printed = capsys.readouterr().out
+    assert f"If rows of {Sale._meta.label} have old in shop, set it to new." in printed
+    assert "set its payments_account" not in printed
+
+
 @pytest.mark.parametrize(
     ("aliases", "words"),
     [(("other",), "new is not configured"), (("new", "other", "old"), "old is still configured")],
@@ -106,7 +116,9 @@ def test_a_name_that_is_taken_is_refused(named: Any, table: str) -> None:
     rows.event(account="old")
     getattr(rows, table)(account="new")
     with pytest.raises(
-        CommandError, match=r"under each alias: old has 0 operations and 1 events, new has . operations and . events\."
+        CommandError,
+        match=r"under each alias: old has 0 operations and 1 events, new has . operations and . events\."
+        " First set DISPATCH_SINCE of the account",
     ):
         rename()
     assert Payout.objects.filter(account="old").count() == 1
