@@ -48,12 +48,18 @@ _NAMED = re.compile(rf"""(?:{_WORDS}|\bname\b)\w*[\\'"]*\s*[:=](?!\s*(?:%s|%\(\w
 _PAIR = re.compile(
     rf"""[\\'"]+(?:\w*(?:{_WORDS})\w*|{"|".join(sorted(_NAMES))})[\\'"]+\s*:\s*[\\]*['"]([^\\'"]+)""", re.IGNORECASE
 )
-#: Values that are recognized by their form: keys and secrets, e-mail addresses, phone numbers, documents.
+#: Values that are recognized by their form: keys and secrets, e-mail addresses, phone numbers, documents, also as they
+#: stand in a URL.
 _VALUE = re.compile(
     r"""\bsk_\w+ | \bwhsec_\w+ | \bBearer\s+[^\s'",]+ | \bv1=[0-9a-f]{64}
-    | [^\s@'"<>(){}\[\]=:;,/\\]+@[\w-]+(?:\.[\w-]+)+
-    | \+[1-9]\d{7,14}\b
+    | [^\s@'"<>(){}\[\]=:;,/\\]+(?:@|%40)[\w-]+(?:\.[\w-]+)+
+    | (?:\+|%2B)[1-9]\d{7,14}\b
     | \b\d{1,3}(?:\.\d{3}){2}-[\dkK]{1,2}\b | \b\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}\b | \b\d{7,9}-[\dkK]{1,2}\b""",
+    re.VERBOSE,
+)
+#: What stands in the URLs of this app's pages: the token of a payer's page, and a search for a payer.
+_IN_URL = re.compile(
+    rf"""((?:checkout/(?:status|return)|receipt)/)[^\s'"<>/?\#]{{16,}} | (/{_APP}/[^\s'"<>?]*\?)[^\s'"<>]+""",
     re.VERBOSE,
 )
 #: The text of a ProviderError without the provider's message.
@@ -61,6 +67,8 @@ _PROVIDER_ERROR = re.compile(r"(\w+ \(HTTP \d+[^)]*\)): .+", re.DOTALL)
 
 #: In characters. Shorter values are kept, because they occur within other words.
 _MIN_LENGTH = 4
+#: In characters. A shorter path of a URL may occur in others, and is no secret.
+_LONG_PATH = 16
 _NOT_VALUES = frozenset({"None", "True", "False", FILTERED})
 
 #: Parts of an event that say nothing about a request. They are copied unchanged, even if the rest cannot be cleaned.
@@ -106,7 +114,7 @@ class _Cleaner:
     def __init__(self, event: dict[str, Any]) -> None:
         self._event = event
         self._is_ours = _concerns_us(event)
-        found = {text for text in [*_values(_settings()), *_values(event)] if _is_value(text)}
+        found = {text for text in [*_secrets(), *_values(event)] if _is_value(text)}
         # Replace the longest first, because one text may be a part of another.
         self._known = sorted(found, key=len, reverse=True)
 
@@ -184,8 +192,8 @@ class _Cleaner:
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
         cleaned: dict[str, Any] = self._any(request)
-        if request.get("data") and (self._is_ours or _is_own_url(request.get("url"))):
-            cleaned["data"] = FILTERED
+        if self._is_ours or _is_own_url(request.get("url")):
+            cleaned.update({key: FILTERED for key in ("data", "query_string") if request.get(key)})
         return cleaned
 
     def _any(self, value: Any) -> Any:
@@ -210,12 +218,23 @@ class _Cleaner:
     def _without_values(self, text: str) -> str:
         for known in self._known:
             text = text.replace(known, FILTERED)
+        text = _IN_URL.sub(lambda found: f"{found[1] or found[2]}{FILTERED}", text)
         return _VALUE.sub(FILTERED, text)
 
 
-def _settings() -> Any:
-    # Reading a setting raises if settings are not configured.
-    return getattr(settings, conf.NAME, {}) if settings.configured else {}
+def _secrets() -> Iterator[str]:
+    """Yield the secrets in the settings of the app and of its optional apps."""
+    if not settings.configured:  # reading a setting would raise
+        return
+    yield from _values(getattr(settings, conf.NAME, {}))
+    yield str(getattr(settings, "PAYMENTS_METRICS_TOKEN", ""))
+    notify = getattr(settings, "PAYMENTS_NOTIFY", None)
+    chat = str(notify.get("CHAT_URL", "")) if isinstance(notify, Mapping) else ""
+    # Its parts too: Sentry records the address of a request and its query apart.
+    parts = urlsplit(chat)
+    yield from (chat, chat.partition("?")[0], parts.query)
+    if len(parts.path) >= _LONG_PATH:
+        yield parts.path
 
 
 def _values(value: Any, personal: bool = False) -> Iterator[str]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import requests
 from django.contrib.admin.utils import quote
 from django.core.mail import send_mail
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import Q
 from django.urls import NoReverseMatch
 from django.utils import timezone
@@ -49,17 +49,22 @@ _LINES = 20
 def record(
     sender: type[Any], reason: Reason, account: str, message: str, instance: Any | None = None, **_: Any
 ) -> None:
-    """Store a notice for each channel. Connected to ``attention``."""
-    path = _page(instance)
-    channels = list(_senders(options.current()))
+    """Store a notice for each channel. Connected to ``attention``.
 
-    def write() -> None:
-        Notice.objects.bulk_create(
-            Notice(channel=channel, reason=reason, account=account, message=message, path=path) for channel in channels
-        )
-
-    if channels:
-        repeatable(write, using=router.db_for_write(Notice))
+    What is wrong with the database is sent at once if that takes no row.
+    """
+    senders = _senders(options.current())
+    about = {"reason": reason, "account": account, "message": message, "path": _page(instance)}
+    notices = {channel: Notice(channel=channel, **about) for channel in senders}
+    if not notices:
+        return
+    try:
+        repeatable(lambda: Notice.objects.bulk_create(notices.values()), using=router.db_for_write(Notice))
+    except DatabaseError:
+        if reason != Reason.DATABASE:
+            raise
+        for channel, notice in notices.items():
+            _send(channel, reason, [notice], senders[channel])
 
 
 def deliver(**_: Any) -> None:
@@ -86,14 +91,21 @@ def _deliver_group(channel: str, reason: str, send: Callable[[str, str], None]) 
     notices = list(Notice.objects.filter(channel=channel, reason=reason).order_by("pk")[:_MOST])
     if not notices:
         return  # another process has sent them
+    if not _send(channel, reason, notices, send):
+        return
+    deleted(Notice.objects.filter(pk__in=[notice.pk for notice in notices]))
+    Turn.objects.filter(channel=channel, reason=reason).update(next_at=timezone.now() + INTERVAL)
+
+
+def _send(channel: str, reason: str, notices: list[Notice], send: Callable[[str, str], None]) -> bool:
+    """Send a message about the notices. Returns False if that failed."""
     try:
         send(_subject(reason, notices), _text(reason, notices))
     except Exception as error:
         # Log only the type: the messages of requests contain the chat's URL.
         logger.error("A notice by %s about %s could not be sent: %s", channel, reason, type(error).__name__)
-        return
-    deleted(Notice.objects.filter(pk__in=[notice.pk for notice in notices]))
-    Turn.objects.filter(channel=channel, reason=reason).update(next_at=timezone.now() + INTERVAL)
+        return False
+    return True
 
 
 def _senders(chosen: Options) -> dict[str, Callable[[str, str], None]]:

@@ -67,11 +67,14 @@ def of_exchange(activity: telemetry.Exchange) -> Attributes:
     return known
 
 
+def type_of(error: BaseException) -> Attributes:
+    """Return the type of an exception. There are few, so metrics may have it."""
+    return {"error.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")}
+
+
 def of_error(error: BaseException) -> Attributes:
     """Return the type of an exception, and the provider's code if it has one."""
-    known: Attributes = {
-        "error.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-    }
+    known = type_of(error)
     if isinstance(error, ProviderError) and error.code:
         known["payments.error.code"] = error.code
     return known

@@ -68,7 +68,7 @@ class Instruments(telemetry.Observer):
         def end(error: BaseException | None) -> None:
             seconds = time.perf_counter() - started
             error = error or getattr(activity, "refusal", None)
-            failed = attributes.of_error(error) if error is not None else {}
+            failed = attributes.type_of(error) if error is not None else {}
             if isinstance(activity, telemetry.Exchange):
                 self._requests.record(seconds, {**attributes.of_exchange(activity), **failed})
             else:
@@ -88,9 +88,9 @@ class Instruments(telemetry.Observer):
                 outcome = "parked" if fact.is_parked else "failed"
                 self._dispatched.add(1, {**_labels(fact.item), "payments.outcome": outcome})
             case telemetry.CallbackFailed():
-                self._callbacks.add(1, {attributes.ACCOUNT: fact.account, **attributes.of_error(fact.error)})
+                self._callbacks.add(1, {attributes.ACCOUNT: fact.account, **attributes.type_of(fact.error)})
             case telemetry.WakeUpFailed():
-                self._wake_ups.add(1, {attributes.ACCOUNT: fact.account, **attributes.of_error(fact.error)})
+                self._wake_ups.add(1, {attributes.ACCOUNT: fact.account, **attributes.type_of(fact.error)})
 
 
 def _labels(item: Event) -> attributes.Attributes:

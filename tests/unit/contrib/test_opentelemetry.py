@@ -323,7 +323,6 @@ def test_a_refusal_names_the_request_and_the_code(traces: Traces, points: Any) -
     assert {
         "payments.account": "default", "http.request.method": "GET", "url.template": "/payments/{id}",
         "http.response.status_code": 404, "error.type": "payments_integration.exceptions.NotFound",
-        "payments.error.code": "resource_not_found",
     } in requests  # fmt: skip
     assert {
         "payments.account": "default", "http.request.method": "POST", "url.template": "/payments",

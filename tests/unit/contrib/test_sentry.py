@@ -253,6 +253,45 @@ def test_a_report_of_the_project_keeps_what_is_harmless(sent: Recorder) -> None:
     assert sent.leaks() == []
 
 
+@pytest.mark.parametrize("query", ["", "?key=AnotherSecret"])
+def test_the_address_of_the_chat_is_removed_also_in_parts(query: str) -> None:
+    chat = f"https://chat.example/services/T0/SecretOfTheHook{query}"
+    texts = [chat, f"POST {chat.partition('?')[0]}", chat.removeprefix("https://chat.example"), query.strip("?")]
+    event = {"type": "transaction", "spans": [{"description": text, "data": {"http.query": text}} for text in texts]}
+    with override_settings(PAYMENTS_NOTIFY={"CHAT_URL": chat}, PAYMENTS_METRICS_TOKEN="TokenOfTheMetrics"):
+        cleaned = str(sentry.before_send({**event, "extra": {"said": "with TokenOfTheMetrics"}}))
+    assert "Secret" not in cleaned
+    assert "TokenOf" not in cleaned
+    assert "POST" in cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/admin/payments_integration/payment/?q=Ana+Rojas&o=1",
+        "https://shop.example/admin/payments_integration/payment/?q=Ana",
+        "<WSGIRequest: GET '/admin/payments_integration/payout/?q=Ana'>",
+        "/search/?q=ana%40example.com",
+        "/search/?q=%2B56912345678",
+        "/payments/checkout/status/Ana-0123456789abcdef/data/",
+        "https://shop.example/payments/checkout/return/Ana:0123456789abcdef/?from=card",
+        "/payments/receipt/Ana-0123456789abcdef/",
+    ],
+)
+def test_urls_name_no_payer_and_open_no_payers_page(text: str) -> None:
+    event = {"type": "transaction", "request": {"url": text, "headers": {"Referer": text}}, "extra": {"said": text}}
+    for part in ("request", "extra"):
+        cleaned = str(sentry.before_send({"type": "transaction", part: event[part]}))
+        assert not any(word in cleaned for word in ("Ana", "ana%40", "56912345678", "0123456789abcdef")), part
+        assert text.partition("?")[0][:12] in cleaned
+
+
+def test_the_query_of_a_page_of_the_app_is_removed() -> None:
+    request = {"url": "https://shop.example/admin/payments_integration/payment/", "query_string": "q=Ana"}
+    cleaned = sentry.before_send({"type": "transaction", "request": request})
+    assert cleaned["request"]["query_string"] == sentry.FILTERED
+
+
 def test_every_personal_field_is_known() -> None:
     names = {name for model in MIRRORS.values() for name in model.personal}
     names |= client_errors._PERSONAL | set(PAYER) | {"account_number", "holder_name", "holder_document"}

@@ -283,3 +283,18 @@ def test_a_reason_that_this_version_does_not_know_is_sent_without_advice(by_mail
     Notice.objects.create(channel=Channel.MAIL, reason="a_later_invention", account="default", message="look")
     notices.deliver()
     assert mail.outbox[0].body == "- default: look"
+
+
+def test_trouble_of_the_database_is_mailed_at_once_if_no_row_can_be_written(by_mail: None) -> None:
+    full = OperationalError("database or disk is full")
+    with mock.patch.object(Notice.objects, "bulk_create", side_effect=full):
+        call("the disk is full", reason=Reason.DATABASE)
+        assert [sent.subject for sent in mail.outbox] == ["[Payments] database (default)"]
+        assert "the disk is full" in mail.outbox[0].body
+        with pytest.raises(OperationalError):
+            notices.record(Event, Reason.ENDPOINT, "default", "whk_1: disabled")
+        with mock.patch.object(mail, "get_connection", side_effect=OSError):
+            call("again", reason=Reason.DATABASE)
+    assert len(mail.outbox) == 1
+    call("stored", reason=Reason.DATABASE)
+    assert (len(mail.outbox), Notice.objects.count()) == (1, 1)
