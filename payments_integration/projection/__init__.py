@@ -33,6 +33,7 @@ from payments_integration.projection.history import (
     dispatch_begins_at as dispatch_begins_at,
     forget_contacts as forget_contacts,
     found_too_late as found_too_late,
+    installed_at as installed_at,
     is_history as is_history,
     key_values as key_values,
     note_contact as note_contact,

@@ -11,11 +11,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from django.core.signals import setting_changed
-from django.db import router
+from django.db import connections, router
 from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
@@ -126,6 +126,22 @@ def own_time(row: Mirror) -> datetime | None:
     succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
     is_succeeded = getattr(row, "status", "") == "succeeded"
     return succeeded_at if succeeded_at and is_succeeded else getattr(row, "created_at", None)
+
+
+def installed_at(app: str) -> datetime | None:
+    """Return when the first migration of one of our apps was applied, by our clock.
+
+    None if that is not known, and in Django's test environment: tests have dates of their own.
+    """
+    return None if conf.in_test_environment() else _installed_at(app, router.db_for_write(Event))
+
+
+@cache
+def _installed_at(app: str, using: str) -> datetime | None:
+    from django.db.migrations.recorder import MigrationRecorder  # noqa: PLC0415  (few processes need it)
+
+    applied = MigrationRecorder(connections[using]).applied_migrations()
+    return min((each.applied for (label, _), each in applied.items() if label == app), default=None)
 
 
 def note_contact(account: str, at: datetime | None, *, proves_key: bool = True) -> None:

@@ -37,7 +37,7 @@ IDS = {"account", "event_id", "operation_id", "request_id", "api_request_id"}
 #: What the value of each may be, as it is written in the code.
 VALUES = {
     "account": r"(\w+\.)?_?account(\.alias)?",
-    "event_id": r"event_id|item\.pk|due\.object_id",
+    "event_id": r"event_id|item\.id|due\.object_id",
     "operation_id": r"pk|operation\.pk|due\.object_id",
     "request_id": r"request_id|(error|reply)\.request_id|request_id_of\(error\)( if error else '')?",
     "api_request_id": r"(self\.)?request_id",

@@ -33,7 +33,7 @@ from payments_integration.models import (
     refunded_so_far,
 )
 from payments_integration.money import INT64_MAX
-from payments_integration.projection import provider_time
+from payments_integration.projection import installed_at, provider_time
 
 #: A month closes this long after it ends, in the site's time zone: the provider retries a delivery for three days.
 CLOSES_AFTER = timedelta(days=3)
@@ -76,22 +76,21 @@ def record(rows: Sequence[Any]) -> None:
     """Record the movements of mirror rows that this transaction has written.
 
     Takes at most two statements, one more for rows that were read, one for chargebacks without ``refunded_amount``,
-    and three per account with a movement of a closed month.
+    and at most four per account with a movement of a closed month.
 
     What occurred in months that were closed when the account's books opened is booked on its own date: there was no
     file of them. A month that was open then may be in a file by now.
     """
-    _record(rows, cache(lambda account: _oldest_open_month(_opened_on(account))))
+    _record(rows)
 
 
 def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
     """Record the movements of objects that were mirrored before the app was installed. Returns the number recorded.
 
-    What occurred before the account's books opened is booked on its own date, even in a closed month: no file of that
-    time is final. It can run at any time, next to all other work, and records nothing for objects that miss nothing.
+    It books like ``record``, so it must run before the month of the installation closes: later, what occurred in that
+    month counts as found late. It can run next to all other work, and records nothing for objects that miss nothing.
     ``progress`` is called with the number of objects examined so far.
     """
-    opened_on = cache(_opened_on)
     looked = 0
 
     def looked_at(more: int) -> None:
@@ -99,7 +98,7 @@ def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
         looked += more
         progress(looked)
 
-    return sum(_backfill(model, opened_on, looked_at) for model in (Payment, Payout, Refund))
+    return sum(_backfill(model, looked_at) for model in (Payment, Payout, Refund))
 
 
 def booking_date(occurred_on: date, recorded_at: datetime) -> date:
@@ -113,15 +112,19 @@ def _oldest_open_month(day: date) -> date:
 
 
 def _opened_on(account: str) -> date:
-    """Return the day on which the account's books opened: the day of its first movement, or today if it has none.
+    """Return the day on which the account's books opened, from which on files of it are made.
 
-    The books are not open while the first full resync brings the account's history into the mirror.
+    That is when both the app was installed and the first full resync was complete, or the day of the first movement
+    if that was earlier. The resync brings the account's history into the mirror, so the books are not open before.
     """
-    if AccountState.objects.filter(pk=account, first_synced_at=None).exists():
+    states = AccountState.objects.filter(pk=account).values_list("first_synced_at", flat=True)
+    if (synced_at := next(iter(states), timezone.now())) is None:
         return date.max
     # By key: the first row stands at the beginning of the table, and no index has the times.
     first = Movement.objects.filter(account=account).order_by("pk").values_list("recorded_at", flat=True).first()
-    return day_of(first or timezone.now())
+    installation = installed_at("payments_finance")
+    opened_at = [max(synced_at, installation)] if installation else []
+    return day_of(min([*opened_at, *([first] if first else [])], default=timezone.now()))
 
 
 def closes_at(until: date) -> datetime:
@@ -131,11 +134,8 @@ def closes_at(until: date) -> datetime:
     return start_of(next_month + CLOSES_AFTER) + SETTLED_AFTER
 
 
-def _record(rows: Sequence[Any], begins_on: Callable[[str], date], *, is_backfill: bool = False) -> int:
-    """Record the missing movements of these rows. Returns their number.
-
-    ``begins_on`` returns the day before which an account's movements are booked on their own dates.
-    """
+def _record(rows: Sequence[Any], *, is_backfill: bool = False) -> int:
+    """Record the missing movements of these rows. Returns their number."""
     found = {_key(row): row for row in rows if isinstance(row, Payment | Payout | Refund)}
     if not found:
         return 0
@@ -146,6 +146,7 @@ def _record(rows: Sequence[Any], begins_on: Callable[[str], date], *, is_backfil
     undated = [row for row in found.values() if is_backfill or row.state_by == StateBy.ANSWER]
     history = cache(lambda: _changed_at(undated))
     refunds = _refunds(found.values())
+    begins_on = cache(lambda account: _oldest_open_month(_opened_on(account)))
     movements: list[Movement] = []
     for key, row in found.items():
         account, kind, object_id = key
@@ -245,7 +246,7 @@ def _key(row: Payment | Payout | Refund) -> ObjectKey:
     return (row.account, str(row.kind), row.object_id)
 
 
-def _backfill(model: type[Any], begins_on: Callable[[str], date], looked_at: Callable[[int], None]) -> int:
+def _backfill(model: type[Any], looked_at: Callable[[int], None]) -> int:
     using = router.db_for_write(model)
     pauses = WriterPauses(using)
     count, last = 0, ""
@@ -259,7 +260,7 @@ def _backfill(model: type[Any], begins_on: Callable[[str], date], looked_at: Cal
             # Write the rows: under REPEATABLE READ, a transaction that began earlier does not see these movements.
             # PostgreSQL refuses it only if the row that it locks was written.
             model.objects.filter(pk__in=ids).update(version=F("version"))
-            return _record(rows, begins_on, is_backfill=True)
+            return _record(rows, is_backfill=True)
 
         count += repeatable(book, using=using)
         last = ids[-1]

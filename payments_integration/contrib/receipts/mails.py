@@ -32,7 +32,7 @@ from payments_integration.db.transactions import updated
 from payments_integration.enums import PAID_PAYMENT_STATUSES, Country
 from payments_integration.models import Payment, refundable_rest
 from payments_integration.payer import links
-from payments_integration.projection import is_history, ours
+from payments_integration.projection import installed_at, is_history, ours
 from payments_integration.runtime.logs import get_logger
 from payments_integration.site_urls import path_of
 
@@ -72,9 +72,11 @@ def queue(sender: type[Payment], instance: Payment, status: str, **_: Any) -> No
     """
     if status not in PAID_PAYMENT_STATUSES or _why_not(instance) or timezone.now() - paid_at(instance) > MAX_AGE:
         return
-    # Skip payments that were paid before the installation: they may change later, or their history is dispatched.
+    # Skip payments that were paid before the installation of the app or of the receipts: they may change later, or
+    # their history is dispatched.
     was_before = is_history(instance.account, paid_at(instance)) and not ours(instance.account, [instance.pk])
-    if not was_before:
+    installation = installed_at("payments_receipts")
+    if not was_before and (installation is None or paid_at(instance) >= installation):
         ReceiptMail.objects.get_or_create(payment_id=instance.pk, defaults={"account": instance.account})
 
 

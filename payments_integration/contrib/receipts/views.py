@@ -43,14 +43,7 @@ class ReceiptView(CheckoutView, TemplateView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         status_url = path(STATUS, self.kwargs["token"])
-        return super().get_context_data(
-            **{
-                **facts(self.payment),
-                "is_test": conf.is_test(self.payment.account),
-                "status_url": status_url,
-                **kwargs,
-            }
-        )
+        return super().get_context_data(**{**facts(self.payment), "status_url": status_url, **kwargs})
 
 
 def facts(payment: Payment) -> dict[str, Any]:
@@ -63,6 +56,7 @@ def facts(payment: Payment) -> dict[str, Any]:
 
     return {
         "payment": payment,
+        "is_test": conf.is_test(payment.account),
         "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
         "amount": money(payment.amount_received),
         "refunded": money(refunded) if refunded else "",

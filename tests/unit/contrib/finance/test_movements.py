@@ -465,6 +465,32 @@ def test_history_that_comes_between_the_deployment_and_the_backfill_keeps_its_da
         assert days_of(paid_on("2026-02-10", 2)) == ("2026-02-10", "2026-02-10")
 
 
+@pytest.mark.parametrize("has_movement", [True, False])
+def test_months_without_movements_close_too(monkeypatch: pytest.MonkeyPatch, has_movement: bool) -> None:
+    monkeypatch.setattr(movements, "installed_at", lambda app: datetime(2026, 1, 10, tzinfo=UTC))
+    AccountState.objects.create(account="default", first_synced_at=datetime(2025, 10, 1, tzinfo=UTC))
+    with time_machine.travel("2026-03-06T12:00:00Z"):
+        if has_movement:
+            assert days_of(paid_on("2026-03-06", 1)) == ("2026-03-06", "2026-03-06")
+        assert days_of(paid_on("2026-02-20", 2)) == ("2026-02-20", "2026-03-06")
+        # Before the installation there were no files.
+        assert days_of(paid_on("2025-12-20", 3)) == ("2025-12-20", "2025-12-20")
+
+
+@pytest.mark.parametrize(("day", "booked_on"), [("2026-01-12", "2026-01-05"), ("2026-02-11", "2026-02-11")])
+def test_a_backfill_that_comes_too_late_leaves_the_month_of_the_installation_alone(
+    monkeypatch: pytest.MonkeyPatch, day: str, booked_on: str
+) -> None:
+    monkeypatch.setattr(movements, "installed_at", lambda app: datetime(2026, 1, 10, tzinfo=UTC))
+    AccountState.objects.create(account="default", first_synced_at=datetime(2026, 1, 1, tzinfo=UTC))
+    with time_machine.travel("2026-01-05T12:00:00Z"):
+        paid = event(payment(**PAID), created_at="2026-01-05T12:00:00Z")
+        before_the_app(monkeypatch, paid)
+    with time_machine.travel(f"{day}T12:00:00Z"):
+        assert movements.backfill() == 2
+    assert {days_of(found) for found in Movement.objects.all()} == {("2026-01-05", booked_on)}
+
+
 @pytest.mark.usefixtures("woken")
 def test_a_batch_of_closed_months_takes_one_more_statement_however_many_rows_it_has() -> None:
     def taken(numbers: range) -> int:

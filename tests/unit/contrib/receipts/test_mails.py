@@ -42,9 +42,10 @@ PAYMENTS = "/admin/payments_integration/payment/"
 
 
 @pytest.fixture(autouse=True)
-def _connected(_no_receivers: None) -> Iterator[None]:
+def _connected(_no_receivers: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The receivers are connected, as they are where only this app is installed, and the setting is there."""
     apps.connect()
+    monkeypatch.setattr(conf, "is_test", lambda alias: alias == "test")
     signals.pass_ended.disconnect(dispatch_uid="payments_finance")
     with override_settings(PAYMENTS_RECEIPT_MAIL=SITE, PAYMENTS_RECEIPT_ISSUER="Tienda SpA\nRUT 76.123.456-7"):
         yield
@@ -147,6 +148,7 @@ def test_who_gets_no_receipt_is_not_queued(fields: dict[str, Any]) -> None:
 @pytest.mark.case(129)
 def test_a_payment_of_before_the_installation_gets_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conf, "in_test_environment", lambda: False)
+    monkeypatch.setattr(mails, "installed_at", lambda app: timezone.now() - timedelta(days=2))
     projection.note_contact("default", timezone.now())
     before = timezone.now() - timedelta(hours=2)
     # It changes, or its history is dispatched.
@@ -156,6 +158,19 @@ def test_a_payment_of_before_the_installation_gets_no_receipt(monkeypatch: pytes
     Operation.objects.create(id="op_1", account="default", operation="create_payment", result_id=ours.pk)
     dispatched(ours)
     assert ReceiptMail.objects.get().payment_id == "pay_ours"
+
+
+def test_a_payment_of_before_the_installation_of_the_receipts_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert projection.installed_at("payments_receipts") is None
+    monkeypatch.setattr(conf, "in_test_environment", lambda: False)
+    projection.note_contact("default", timezone.now() - timedelta(days=90))
+    installed = projection.installed_at("payments_receipts")
+    assert installed is not None
+    dispatched(paid(succeeded_at=installed - timedelta(seconds=1)))
+    assert not ReceiptMail.objects.exists()
+    dispatched(paid(id="pay_2", succeeded_at=installed))
+    assert ReceiptMail.objects.get().payment_id == "pay_2"
+    assert projection.installed_at("no_such_app") is None
 
 
 @pytest.mark.parametrize("status", ["created", "partially_paid", "on_hold", "failed", "chargeback"])
@@ -196,6 +211,17 @@ def test_the_mail_says_what_the_receipt_says() -> None:
     assert address in html
     assert "$10.000" in Client().get(address.removeprefix("https://shop.example")).content.decode()
     assert "Ana" not in message.body + html
+
+
+def test_the_mail_of_a_test_account_says_so() -> None:
+    queued(account="test")
+    mails.send_queued()
+    [message] = mail.outbox
+    assert isinstance(message, EmailMultiAlternatives)
+    assert message.subject.startswith("PRUEBA: ")
+    for text in (message.body, str(message.alternatives[0][0])):
+        assert "PRUEBA" in text
+        assert "no se mueve dinero real" in text
 
 
 @pytest.mark.parametrize(
