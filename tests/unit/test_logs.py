@@ -43,7 +43,7 @@ VALUES = {
     "api_request_id": r"(self\.)?request_id",
 }
 #: What the transactions are about whose callbacks are logged.
-ABOUT = {"account": "account", "event_id": "item.pk", "operation_id": "operation.pk"}
+ABOUT = {"account": "account", "event_id": "item.id", "operation_id": "operation.pk"}
 #: Records about no account, event, operation or request.
 WITHOUT_IDS = {
     "Django's cache does not work. The app goes on without it",
