@@ -24,7 +24,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Coalesce, Concat, NullIf, Replace, Upper
+from django.db.models.functions import Coalesce, Concat, NullIf, Upper
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -221,26 +221,26 @@ def _same_reference() -> dict[str, Any]:
 def _may_be_same_person(destination: F | KeyTransform) -> Q:
     """Return the condition that a destination is not certainly another person's than the outer payout's.
 
-    A reference may stand for many people, such as a payroll. For another person, the account number and the holder's
-    document are both known and both differ. A corrected account number has the same document.
+    A reference may stand for many people, such as a payroll. For another person, the account number, the holder's
+    document and the holder's name are all known and all differ. Someone may correct an account number, and write a
+    document with its check digit or without.
     """
     both = (destination, OuterRef("destination"))
     number = [KeyTextTransform("account_number", place) for place in both]
     document = [KeyTextTransform("number", KeyTransform("holder_document", place)) for place in both]
-    return _may_be_equal(*number) | _may_be_equal(*document)
+    name = [KeyTextTransform("holder_name", place) for place in both]
+    return _may_be_equal(*number) | _may_be_equal(*document) | _may_be_equal(*name)
 
 
 def _may_be_equal(*texts: KeyTextTransform) -> Q:
-    one, other = map(_without_marks, texts)
+    one, other = map(_known, texts)
     neither = Value("", TextField())
     return Q(Exact(Coalesce(one, other, neither), Coalesce(other, one, neither)))
 
 
-def _without_marks(text: Any) -> Any:
-    """Return a number without blanks and punctuation. What was asked for may be written unlike the provider's."""
-    for mark in " .-/":
-        text = Replace(text, Value(mark), output_field=TextField())
-    return Upper(text)
+def _known(text: KeyTextTransform) -> Upper:
+    """Return the text in upper case; NULL if it is empty, or JSON's null, which is a text in some databases."""
+    return Upper(NullIf(NullIf(text, Value("null", TextField())), Value("", TextField())))
 
 
 def again_key(payout_id: str, number: int) -> str:

@@ -30,7 +30,10 @@ DESTINATION = {
     "type": "bank_account", "bank_code": "001", "account_number": "000123", "account_type": "checking",
     "holder_name": "Ana Pérez", "holder_document": {"type": "RUT", "number": "12345678-5"},
 }  # fmt: skip
-OTHER = {**DESTINATION, "account_number": "000999", "holder_document": {"type": "RUT", "number": "11111111-1"}}
+OTHER = {
+    **DESTINATION, "account_number": "000999", "holder_document": {"type": "RUT", "number": "11111111-1"},
+    "holder_name": "Bea Soto",
+}  # fmt: skip
 ALL = ("view_payout", "create_payout", "view_personal_data")
 
 
@@ -267,6 +270,32 @@ def test_an_open_request_with_the_same_reference_stands_in_the_way(
     assert asked.pk in str(boss.post(reverse(ADD), {**form, "step": "confirm"}).context["form"].errors)
     Operation.objects.update(state="closed")
     assert boss.post(reverse(ADD), {**form, "step": "confirm"}).status_code == 302
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(
+    "corrected",
+    [
+        {"holder_document": {"type": "NIT", "number": "12345678"}},
+        {**OTHER, "holder_document": {"type": "RUT", "number": None}},
+        {**OTHER, "holder_document": {"type": "RUT", "number": ""}},
+        {**OTHER, "holder_name": None},
+    ],
+    ids=["document without its check digit", "null document", "empty document", "null name"],
+)
+def test_a_request_with_a_corrected_recipient_stands_in_the_way(
+    boss: Client, service: Services, corrected: dict[str, Any]
+) -> None:
+    first = failed()
+    destination = {**DESTINATION, "account_number": "000999", **corrected}
+    asked = rows.operation(
+        operation="create_payout", state="awaiting_approval", merchant_reference="invoice-7", currency="CLP",
+        arguments={"destination": destination},
+    )  # fmt: skip
+    assert asked.pk in str(boss.get(address(first)).context["warning"])
+    Operation.objects.update(state="closed")
+    rows.payout(merchant_reference="invoice-7", status="succeeded", destination=destination)
+    assert "A later payout" in str(boss.get(address(first)).context["warning"])
 
 
 def test_the_review_reads_the_first_payout_again(

@@ -144,18 +144,18 @@ def test_a_payout_leaves_when_a_later_one_has_its_reference() -> None:
     assert kinds() == []
 
 
-def recipient(number: str, document: str) -> dict[str, Any]:
-    return {"account_number": number, "holder_document": {"type": "RUT", "number": document}}
+def recipient(number: str | None, document: str | None, name: str | None = "Ana") -> dict[str, Any]:
+    return {"account_number": number, "holder_document": {"type": "RUT", "number": document}, "holder_name": name}
 
 
 def test_a_payout_stays_when_others_of_the_same_payroll_arrive() -> None:
     ana = {"merchant_reference": "payroll-5", "destination": recipient("000111", "11111111-1")}
     became(rows.payout(created_at=ago(days=3), **ana), "failed", ago(days=2))
-    bea = {"merchant_reference": "payroll-5", "destination": recipient("000222", "22222222-2")}
+    bea = {"merchant_reference": "payroll-5", "destination": recipient("000222", "22222222-2", "Bea")}
     rows.payout(created_at=ago(days=1), status="succeeded", **bea)
     rows.payout(created_at=ago(days=3), status="succeeded", **ana)
     assert kinds() == ["payout"]
-    corrected = {**ana, "destination": recipient("000333", "11111111-1")}
+    corrected = {**ana, "destination": recipient("000333", "11111111-1", "Ann")}
     rows.payout(created_at=ago(days=1), status="processing", **corrected)
     assert kinds() == []
 
@@ -175,16 +175,21 @@ def asked(reference: str, destination: dict[str, Any], **fields: Any) -> Operati
     "destination",
     [
         {"account_number": "000111"},
-        recipient("000111", "22222222-2"),
-        recipient("000333", "11111111-1"),
-        recipient("000 111", "11.111.111-1"),
-        recipient("000333", "11.111.111-1"),
+        recipient("000111", "22222222-2", "Bea"),
+        recipient("000333", "11111111-1", "Bea"),
+        recipient("000333", "111111111", "ANA"),
+        recipient(None, "22222222-2", "Bea"),
+        recipient("", "22222222-2", "Bea"),
+        recipient("000222", None, "Bea"),
+        recipient("000222", "", "Bea"),
+        recipient("000222", "22222222-2", None),
+        {**recipient("000222", "", "Bea"), "holder_document": None},
         {"account_number": "000333"},
         {},
         None,
     ],
-    ids=["no document", "account", "holder", "written otherwise", "holder, written otherwise", "unknown holder",
-         "nothing", "erased"],
+    ids=["no document", "account", "document", "name", "null account", "empty account", "null document",
+         "empty document", "null name", "no document at all", "unknown holder", "nothing", "erased"],
 )  # fmt: skip
 def test_a_payout_leaves_while_another_with_its_reference_is_asked_for(destination: Any) -> None:
     ana = {"merchant_reference": "salary-1", "destination": recipient("000111", "11111111-1")}
@@ -196,7 +201,7 @@ def test_a_payout_leaves_while_another_with_its_reference_is_asked_for(destinati
 def test_a_payout_stays_while_one_to_another_person_of_the_same_payroll_is_asked_for() -> None:
     ana = {"merchant_reference": "payroll-5", "destination": recipient("000111", "11111111-1")}
     became(rows.payout(created_at=ago(days=3), **ana), "failed")
-    asked("payroll-5", recipient("000222", "22222222-2"), created_at=ago(days=4))
+    asked("payroll-5", recipient("000222", "22222222-2", "Bea"), created_at=ago(days=4))
     assert kinds() == ["approve", "payout"]
 
 
