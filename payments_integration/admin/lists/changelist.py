@@ -26,6 +26,8 @@ from payments_integration import conf
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
+from payments_integration.admin.shared.history import may_read
+from payments_integration.admin.shared.sections import Page
 from payments_integration.db.keyset import Order
 from payments_integration.validation.text import typed
 
@@ -287,4 +289,10 @@ class ListAdmin(_ModelAdmin):
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         context = {"pi_head": self.head_template, "media": self.media, **(extra_context or {})}
-        return super().history_view(request, object_id, context)
+        response = super().history_view(request, object_id, context)
+        shown = getattr(response, "context_data", None) or {}
+        if "action_list" in shown:
+            entries, page = shown["action_list"], Page(self.admin_site, request)
+            own_id = str(shown["object"].pk)
+            entries.object_list = [entry for entry in entries.object_list if may_read(page, own_id, entry)]
+        return response

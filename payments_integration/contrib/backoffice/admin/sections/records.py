@@ -15,8 +15,8 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import Q, QuerySet
 
 from payments_integration import services
+from payments_integration.admin.shared.history import may_read
 from payments_integration.admin.shared.sections import Page, about, once
-from payments_integration.enums import kind_of
 from payments_integration.models import (
     MIRRORS,
     Event,
@@ -27,7 +27,6 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
-from payments_integration.models.operations import OPERATION_PREFIX
 
 #: How many rows of each kind are read, newest first. The lists have the others.
 ENTRIES = 50
@@ -64,7 +63,7 @@ def _read(page: Page, obj: Mirror) -> Records:
     operations = _operations(obj) if page.may_view(Operation) else []
     results = _results(page, obj, operations)
     refunds = _newest(_refunds(obj), "created_at") if isinstance(obj, Payment) and page.may_view(Refund) else []
-    logged = [entry for entry in _logged(obj, operations) if _may_read(page, obj, entry)]
+    logged = [entry for entry in _logged(obj, operations) if may_read(page, obj.object_id, entry)]
     return Records(events, changes, operations, results, refunds, _reached(obj, refunds), logged)
 
 
@@ -126,17 +125,3 @@ def _logged(obj: Mirror, operations: list[Operation]) -> list[LogEntry]:
         wanted |= Q(content_type=get_content_type_for_model(Operation), object_id__in=ids)
     rows = LogEntry.objects.filter(wanted).select_related("user").order_by("-action_time", "-pk")
     return list(rows[:ENTRIES])
-
-
-def _may_read(page: Page, obj: Mirror, entry: LogEntry) -> bool:
-    """Return True if the user may view each object that the entry names: it may tell of another one's money."""
-    others = ids_in(entry) - {obj.object_id}
-    named: set[Any] = {MIRRORS[kind] for kind in map(kind_of, others) if kind is not None}
-    if any(each.startswith(OPERATION_PREFIX) for each in others):
-        named.add(Operation)
-    return all(map(page.may_view, named))
-
-
-def ids_in(entry: LogEntry) -> set[str]:
-    """Return the words of an entry in the history. They include the ids of created objects."""
-    return {word.strip(".,:;()") for word in entry.get_change_message().split()}

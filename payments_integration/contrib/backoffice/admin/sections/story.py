@@ -17,10 +17,11 @@ from django.utils.translation import gettext as _, gettext_lazy, pgettext
 
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.history import ids_in
 from payments_integration.admin.shared.people import is_erased, name_in
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.contrib.backoffice.admin.sections.people import payment_of
-from payments_integration.contrib.backoffice.admin.sections.records import ENTRIES, Records, ids_in, made
+from payments_integration.contrib.backoffice.admin.sections.records import ENTRIES, Records, made
 from payments_integration.enums import Kind, PaymentStatus, RefundStatus
 from payments_integration.models import (
     DepositReference,
