@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.db.models import (
     CharField,
     Exists,
     F,
+    Func,
     IntegerField,
     JSONField,
     OuterRef,
@@ -24,7 +25,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Coalesce, Concat, NullIf, Upper
+from django.db.models.functions import Coalesce, Concat, Least, NullIf, Upper
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -64,6 +65,7 @@ from payments_integration.models.mirrors import open_refund_operations
 _ATTEMPTS = 9
 #: The most orders reported as paid twice that are examined.
 _DOUBLES = 1_000
+_FAILED_REFUND = (RefundStatus.FAILED.value, RefundStatus.RETURNED.value)
 #: A margin, because times of the provider's clock are compared with times of ours.
 _CLOCKS = timedelta(days=1)
 #: Stand for the texts of a call in the statement.
@@ -142,11 +144,7 @@ def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **
 
     A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows.
     """
-    changes = StatusChange.objects.filter(
-        account=OuterRef("account"), object_kind=rows.model.kind, object_id=OuterRef("pk"), status=OuterRef("status")
-    )
-    began = Coalesce(Subquery(changes.order_by("-at").values("at")[:1]), F("created_at"))
-    rows = rows.filter(status__in=status, gone_at=None).annotate(began=began)
+    rows = rows.filter(status__in=status, gone_at=None).annotate(began=_began(rows.model.kind))
     if days:
         after = NOW - timedelta(days=days)
         rows = rows.filter(synced_at__gte=after - _CLOCKS, began__gte=after)
@@ -155,6 +153,14 @@ def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **
         row_status=F("status"), row_erased=erased, row_actor=Value("", CharField()), **columns
     )
     return found
+
+
+def _began(kind: str) -> Coalesce:
+    """Return when a row of this kind came into its status."""
+    changes = StatusChange.objects.filter(
+        account=OuterRef("account"), object_kind=kind, object_id=OuterRef("pk"), status=OuterRef("status")
+    )
+    return Coalesce(Subquery(changes.order_by("-at").values("at")[:1]), F("created_at"))
 
 
 def _text(name: str) -> Coalesce:
@@ -256,28 +262,52 @@ def _literal(part: str) -> Any:
 
 
 def _refunds(asked: Asked) -> QuerySet[Any]:
-    """Return refunds that did not arrive.
-
-    Leaves out a refund if the payer got the same amount or more after it failed, is getting it, or has all money back.
-    What was asked for before, such as for another item, does not replace it.
-    """
-    of_account = {"account": OuterRef("account")}
-    afterwards: dict[str, Any] = {"created_at__gte": OuterRef("began")}
-    as_much = Q(amount__gte=OuterRef("amount"))
-    later = Refund.objects.filter(as_much, **of_account, **afterwards, payment_id=OuterRef("payment_id"))
-    later = later.exclude(pk=OuterRef("pk")).exclude(status=RefundStatus.CANCELED)
-    # Without an amount, all that is left is refunded.
-    asked_for = open_refund_operations(OuterRef("account"), OuterRef("payment_id")).filter(
-        as_much | Q(amount=None), **afterwards
-    )
+    """Return refunds that did not arrive, are not replaced, and whose payer does not have all money back."""
     nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
-    over = Payment.objects.filter(nothing_left, **of_account, pk=OuterRef("payment_id"))
+    over = Payment.objects.filter(nothing_left, account=OuterRef("account"), pk=OuterRef("payment_id"))
     rows = Refund.objects.filter(~Exists(over), account=asked.account)
     return _mirrored(
-        rows, (RefundStatus.FAILED.value, RefundStatus.RETURNED.value), days=FAILED_DAYS,
+        rows, _FAILED_REFUND, days=FAILED_DAYS,
         row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
         row_reason=Value("", CharField()), row_about=_text("payment_id"),
-    ).filter(~Exists(later), ~Exists(asked_for))  # fmt: skip
+    ).filter(Exists(_too_few_refunds_since()))  # fmt: skip
+
+
+def _too_few_refunds_since() -> QuerySet[Refund]:
+    """Return failed refunds, up to the outer one, after whose failure too few others were made for all until then.
+
+    A refund of as much that is made, or asked for, after another one failed replaces one. The one that failed first
+    comes first. What was asked for before, such as for another item, replaces nothing.
+    """
+    of_payment: dict[str, Any] = {"account": OuterRef("account"), "payment_id": OuterRef("payment_id")}
+    failed = Refund.objects.filter(**of_payment, status__in=_FAILED_REFUND, gone_at=None)
+    failed = failed.annotate(began=_began(Refund.kind))
+    as_much, since = Q(amount__gte=OuterRef("least")), Q(created_at__gt=OuterRef("began"))
+    others = Refund.objects.filter(as_much, since, **of_payment).exclude(pk=OuterRef("pk"))
+    # Without an amount, all that is left is refunded.
+    asked_for = open_refund_operations(*of_payment.values()).filter(as_much | Q(amount=None), since)
+    # The outer refund is two queries further out.
+    until_it = failed.filter(_to_outer("gt"), _to_outer("lt", lambda name: OuterRef(OuterRef(name))))
+    return (
+        failed.filter(_to_outer("lt"))
+        .annotate(least=Least(F("amount"), OuterRef("amount")))
+        .annotate(
+            failed=_number(until_it),
+            made=_number(others.exclude(status=RefundStatus.CANCELED)) + _number(asked_for),
+        )
+        .filter(failed__gt=F("made"))
+    )
+
+
+def _to_outer(than: str, outer: Callable[[str], Any] = OuterRef) -> Q:
+    """Return the condition that a refund failed before (``lt``) or after (``gt``) the outer one, or is that one."""
+    return Q(**{f"began__{than}": outer("began")}) | Q(**{"began": outer("began"), f"pk__{than}e": outer("pk")})
+
+
+def _number(rows: QuerySet[Any]) -> Subquery:
+    """Return the number of these rows, without the groups that Count makes."""
+    number = Func(F("pk"), function="COUNT", output_field=BigIntegerField())
+    return Subquery(rows.order_by().annotate(number=number).values("number"))
 
 
 def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:

@@ -243,6 +243,81 @@ def test_a_refund_that_did_not_arrive_leaves_when_as_much_is_refunded_again(stat
     assert kinds() == []
 
 
+def failed_refunds(*refunds: tuple[int, float, float]) -> Payment:
+    """A payment with failed refunds: the amount of each, and how many hours ago it was made and failed."""
+    payment = rows.payment(amount_received=10_000, refunded_amount=0)
+    for number, (amount, made, failed) in enumerate(refunds, 1):
+        refund = rows.refund(pk=f"ref_{number}", payment=payment, amount=amount, created_at=ago(hours=made))
+        became(refund, "failed", ago(hours=failed))
+    return payment
+
+
+def shown_refunds() -> list[str]:
+    return [thing.found.thing for thing in things(kinds=[Kind.REFUND])]
+
+
+@pytest.mark.parametrize(
+    ("failed", "again", "shown"),
+    [
+        ([(500, 99, 9), (500, 99, 8)], [], ["ref_1", "ref_2"]),
+        ([(500, 99, 9), (500, 99, 8)], [(500, 1)], ["ref_2"]),
+        ([(500, 99, 9), (500, 99, 9)], [(500, 1)], ["ref_2"]),
+        ([(500, 99, 8), (500, 99, 9)], [(500, 1)], ["ref_1"]),
+        ([(500, 99, 9), (500, 99, 8)], [(500, 1), (500, 1)], []),
+        ([(500, 99, 9), (500, 99, 7)], [(500, 8), (500, 1)], []),
+        ([(500, 99, 7), (500, 98, 9)], [(500, 8)], ["ref_1"]),
+        ([(500, 99, 9), (500, 8, 7)], [(500, 1)], []),
+        ([(500, 99, 9), (500, 8, 7)], [], ["ref_2"]),
+        ([(500, 99, 9), (500, 99, 8), (500, 7, 6)], [(500, 1)], ["ref_3"]),
+        ([(500, 99, 9), (500, 99, 6), (500, 99, 5)], [(500, 8), (500, 7), (500, 1)], ["ref_3"]),
+        ([(100, 99, 9), (500, 99, 8)], [(500, 1)], ["ref_2"]),
+        ([(500, 99, 9), (100, 99, 8)], [(500, 1)], ["ref_2"]),
+        ([(100, 99, 9), (500, 99, 8)], [(100, 1), (500, 1)], []),
+        ([(100, 99, 9), (500, 99, 8)], [(100, 1), (100, 1)], ["ref_2"]),
+        ([(500, 99, 9), (500, 99, 8)], [(499, 1), (500, 1)], ["ref_2"]),
+        ([(500, 99, 9), (100, 99, 8), (500, 99, 7)], [(500, 1), (500, 1)], ["ref_3"]),
+    ],
+    ids=[
+        "two", "two and one again", "two at once and one again", "the second failed first", "two and two again",
+        "one, again, one, again", "the second failed first and is replaced", "chain", "open chain",
+        "two, one again that failed, and one", "another item", "a smaller one first", "a smaller one second",
+        "both of two amounts", "not enough", "less does not count", "a smaller one between",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_made", [True, False], ids=["made", "asked for"])
+def test_each_refund_that_did_not_arrive_leaves_with_a_refund_of_its_own(
+    failed: list[tuple[int, float, float]], again: list[tuple[int, float]], shown: list[str], is_made: bool
+) -> None:
+    payment, other = failed_refunds(*failed), rows.payment()
+    for amount, hours in again:
+        values: dict[str, Any] = {"amount": amount, "created_at": ago(hours=hours)}
+        if is_made:
+            rows.refund(payment=payment, status="succeeded", **values)
+        else:
+            rows.operation(operation="create_refund", target_id=payment.pk, state="due", result_id="", **values)
+        rows.refund(payment=payment, status="canceled", **values)
+        rows.refund(payment=other, status="succeeded", **values)
+        rows.refund(payment=payment, status="succeeded", account="second", **values)
+    assert shown_refunds() == sorted(shown)
+
+
+def test_refunds_that_failed_at_once_do_not_replace_each_other_and_a_gone_one_needs_no_other() -> None:
+    payment = rows.payment(amount_received=10_000, refunded_amount=0)
+    at_once: dict[str, Any] = {"amount": 500, "status": "failed", "created_at": ago(hours=3), "synced_at": NOW}
+    for gone_at in (NOW, None, None):
+        rows.refund(payment=payment, gone_at=gone_at, **at_once)
+    assert kinds() == ["refund", "refund"]
+    for _number in range(2):
+        rows.refund(payment=payment, status="succeeded", amount=500, created_at=ago(hours=1))
+    assert kinds() == []
+
+
+def test_a_refund_does_not_replace_itself() -> None:
+    """The time of a status may have no fractions of a second, so it may be before the creation."""
+    became(rows.refund(payment=rows.payment(), amount=500, created_at=ago(hours=3)), "failed", ago(hours=3, seconds=1))
+    assert kinds() == ["refund"]
+
+
 @pytest.mark.parametrize(
     "over",
     [{"refunded_amount": 1000}, {"status": "chargeback", "synced_at": ago(days=40)}],
