@@ -216,13 +216,20 @@ def _status_changes(wanted: Q, models: list[type[Any]]) -> list[tuple[str, str, 
 def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
     """Assign the objects to steps. An object that explains a step exactly may have changed just before or after it.
 
-    A change of status explains only the nearest step. A later one may have the same amount, such as of a payout that
-    is paid again.
+    In the order of time, a change of status explains the nearest step that no other one explains, so that payouts of
+    one amount explain a step each. If there is none, it explains the nearest step. Money moves once in a direction, so
+    a later change of the object in this direction explains no other step.
     """
-    for item in moved:
+    explained_by: dict[tuple[Any, int], _Step] = {}
+    for item in reversed(moved):
         close = [step for step in steps if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
-        if exact := [step for step in close if step.is_explained_by(item)]:
-            min(exact, key=lambda step: abs(item.at - step.at)).exact.append(item)
+        exact = [step for step in close if step.is_explained_by(item)]
+        free = [step for step in exact if not step.exact] or exact
+        if free:
+            nearest = min(free, key=lambda step: abs(item.at - step.at))
+            step = explained_by.setdefault((item.row, item.direction), nearest)
+            if step in exact:
+                step.exact.append(item)
     for step in steps:
         step.exact = _first_of_each(sorted(step.exact, key=lambda item: abs(item.at - step.at)))
     explained = {item for step in steps for item in step.exact}

@@ -156,6 +156,28 @@ def test_of_several_changes_of_an_object_the_nearest_is_shown(boss: Client) -> N
     assert "created" in table(boss, row)[0][3]
 
 
+def test_a_change_of_an_object_long_after_the_one_that_it_explains_is_not_shown_for_it(boss: Client) -> None:
+    row = balance()
+    at(row, 10, available=99_000, hold=1000)
+    out = changed(rows.payout, 1, amount=1000, status="created")
+    rows.change(out, at=rows.AT + timedelta(minutes=10.1), status="processing")
+    at(row, 20, available=98_500)
+    newer, older = table(boss, row)
+    assert older[3].endswith("CLP 1,000 created same amount")
+    assert newer[3].endswith("CLP 1,000 processing")
+
+
+@pytest.mark.parametrize(("status", "other"), [("succeeded", 99_000), ("chargeback", 101_000)])
+def test_a_payment_explains_no_nearer_change_against_its_direction(boss: Client, status: str, other: int) -> None:
+    row = balance()
+    at(row, 10, available=other)
+    at(row, 10.01)
+    changed(rows.payment, 10, amount_received=1000, fee=0, status=status)
+    newer, older = table(boss, row)
+    assert newer[3].endswith(f"CLP 1,000 {status} same amount")
+    assert older[3] == "–"
+
+
 def test_a_payout_that_failed_does_not_explain_the_one_that_is_paid_again(boss: Client) -> None:
     row = balance()
     at(row, 10, available=101_000)
@@ -165,6 +187,27 @@ def test_a_payout_that_failed_does_not_explain_the_one_that_is_paid_again(boss: 
     newer, older = table(boss, row)
     assert newer[3] == "payout SECOND CLP 1,000 created same amount"
     assert older[3] == "payout FIRST CLP 1,000 failed same amount"
+
+
+def test_each_payout_of_a_batch_explains_a_change_of_its_own(boss: Client) -> None:
+    row = balance()
+    for number in range(3):
+        at(row, 10 + (0.6 + number / 2) / 60, available=99_000 - 1000 * number, hold=1000 * (number + 1))
+    for number in range(4):
+        batch = {"amount": 1000, "status": "created", "merchant_reference": f"BATCH-{number}"}
+        out = changed(rows.payout, 10 + number / 2 / 60, **batch)
+        rows.change(out, at=rows.AT + timedelta(minutes=10 + (number / 2 + 0.3) / 60), status="processing")
+    explained = [re.findall(r"BATCH-(\d) CLP 1,000 \w+ same amount", line[3]) for line in reversed(table(boss, row))]
+    # The last payout has no change of its own, and is shown beside the nearest.
+    assert [*explained[:2], sorted(explained[2])] == [["0"], ["1"], ["2", "3"]]
+
+
+def test_of_two_changes_by_the_same_amount_an_object_explains_the_nearest(boss: Client) -> None:
+    row = balance()
+    for number, minutes in enumerate((9.98, 10, 10.02), 1):
+        at(row, minutes, available=100_000 - 1000 * number)
+    changed(rows.payout, 10.001, amount=1000, status="created", merchant_reference="SUP-1")
+    assert [line[3] for line in table(boss, row)] == ["–", "payout SUP-1 CLP 1,000 created same amount", "–"]
 
 
 @pytest.mark.parametrize(
