@@ -18,6 +18,7 @@ from django.utils import timezone, translation
 
 from payments_integration import conf, dates, schemas, services
 from payments_integration.admin.flows import panels
+from payments_integration.admin.shared import display
 from payments_integration.exceptions import NoAnswer, NotFound, OutcomeUnknown
 from payments_integration.models import Operation, OperationState, Payout
 from payments_integration.models.operations import new_operation_id
@@ -352,6 +353,14 @@ class TestThePanel:
         rights = ("view_operation", "change_operation", "view_payment")
         assert "USD 5.00 to •••" in self.panel(staff(*rights), operation)
         assert "USD 5.00 to Ana Soto" in self.panel(staff(*rights, "view_personal_data"), operation)
+
+    @pytest.mark.promise(7)
+    def test_the_payer_of_an_erased_payment_is_not_named(self, boss: Client) -> None:
+        payment = rows.payment(payer={"name": "Ana Soto"}, erased_at=rows.AT)
+        operation = sent(operation="create_refund", target_id=payment.pk, amount=500, currency="USD")
+        shown = self.panel(boss, operation)
+        assert f"USD 5.00 to {display.ERASED}" in shown
+        assert "Ana Soto" not in shown
 
     def test_a_refund_names_the_payer_and_the_payment(self, boss: Client) -> None:
         payment = rows.payment(payer={"name": "Ana Soto"}, merchant_reference="order-7")

@@ -215,6 +215,13 @@ def test_a_payout_stays_while_one_to_another_person_of_the_same_payroll_is_asked
     assert kinds() == ["approve", "payout"]
 
 
+@pytest.mark.parametrize("operation", ["create_payment", "cancel_payout"])
+def test_a_payout_stays_while_something_else_with_its_reference_is_asked_for(operation: str) -> None:
+    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
+    rows.operation(operation=operation, merchant_reference="salary-1", state=OperationState.DUE)
+    assert kinds() == ["payout"]
+
+
 def test_payouts_without_a_reference_do_not_answer_for_each_other() -> None:
     became(rows.payout(created_at=ago(days=3), merchant_reference=""), "failed")
     rows.payout(created_at=ago(days=1), merchant_reference="", status="succeeded")

@@ -76,6 +76,19 @@ def test_the_calculation(boss: Client, fields: dict[str, Any], shown: dict[str, 
 
 
 @pytest.mark.parametrize(
+    ("status", "signs"),
+    [
+        ("failed", [("Amount", ""), ("Came back", "−"), ("Total debited", "=")]),
+        ("returned", [("Amount", ""), ("Fee", "+"), ("Total debited", "="), ("Came back", "")]),
+    ],
+)
+def test_the_signs_of_the_calculation_add_up(boss: Client, status: str, signs: list[tuple[str, str]]) -> None:
+    row = rows.payout(amount=1500, fee=100, status=status)
+    calculation = boss.get(url("payout", "change", row.pk)).context["pi_aside"][0]
+    assert [(str(each.label), each.sign) for each in calculation.rows] == signs
+
+
+@pytest.mark.parametrize(
     ("status", "words"),
     [
         ("failed", "Check the recipient&#x27;s bank account"),
