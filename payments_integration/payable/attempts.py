@@ -48,38 +48,43 @@ def attempt_key(
 ) -> str:
     """Return the key of a form (``signed``), otherwise ``open_key``, as an ``AttemptKey``.
 
-    Before a new attempt, raises ValidationError if the order is paid; without a price, if it has a paid payment that
-    no operation made. Raises ValueError if the key was sent with another ``merchant_reference``, and TypeError for a
-    price that is not an int.
+    Unless the attempt itself is paid, raises ValidationError if the order is paid. Without a price, that is so before
+    a new attempt if it has a paid payment that no operation made. Raises ValueError if the key was sent with another
+    ``merchant_reference``, and TypeError for a price that is not an int.
     """
     operations = _operations(of)
+    statuses = _statuses(operations)
     known = {operation.idempotency_key for operation in operations}
     # A key that a temporary refusal left free begins an attempt like a new one.
-    taken = {operation.idempotency_key: operation.account for operation in operations if not operation.has_free_key}
-    key = AttemptKey(_unsign(of, signed, known) if signed else "")
-    if key not in taken:
-        current = _open_key(of, operations)
-        # Late money may have paid an attempt that had expired when the form was made.
-        key = AttemptKey(current if current in taken else key or current)
+    taken = {operation.idempotency_key: operation for operation in operations if not operation.has_free_key}
+    current = _open_key(of, operations, statuses)
+    key = AttemptKey(_unsign(of, signed, known) if signed else current)
+    # Late money may have paid an attempt that had expired when the form was made.
+    if current in taken and (key not in taken or _is_overtaken(taken[key], taken[current], statuses)):
+        key = AttemptKey(current)
     key.account, key.merchant_reference = of
     key.amounts, key.currency = frozenset(), ""
     if key in taken:
         # The ledger knows a key per account: in another one, the call would be a second attempt.
-        key.account = taken[key]
+        key.account = taken[key].account
+        if statuses.get(taken[key].result_id) in CANCELABLE_PAYMENT_STATUSES:
+            price = price_of()
+            is_paid = price is not None and _missing(of, *price, deposits=deposits) == 0 < price[0]
+            # The money may be the attempt's own, received after the statuses were read.
+            if is_paid and _statuses([taken[key]]).get(taken[key].result_id) in CANCELABLE_PAYMENT_STATUSES:
+                raise _paid_already()
         return key
     _refuse_other_reference(of, key)
     price = price_of()
     if price is not None:
         amount, key.currency = price
-        totals = totals_by_key([of], deposits=deposits).get(of, {}).get(key.currency, Totals(key.currency))
-        # The call refuses an amount of zero or less, in words for the payer.
-        missing = totals.missing(max(0, checked_minor(amount, key.currency)))
+        missing = _missing(of, amount, key.currency, deposits=deposits)
         key.amounts = frozenset({amount, missing or amount})
-        is_paid = amount > 0 and missing == 0
+        is_paid = missing == 0 < amount
     else:
         is_paid = _has_other_payment(of, {operation.result_id for operation in operations})
     if is_paid:
-        raise ValidationError(_("This is paid already."), code="paid")
+        raise _paid_already()
     return key
 
 
@@ -89,7 +94,8 @@ def open_key(of: Key) -> str:
     The next key's number is one more than the attempts that have ended, so calls at the same time get the same key.
     A number that was used is skipped: late money may have paid an attempt, which had ended, under another key.
     """
-    return _open_key(of, _operations(of))
+    operations = _operations(of)
+    return _open_key(of, operations, _statuses(operations))
 
 
 def precedence(operation: Operation) -> tuple[bool, bool]:
@@ -113,10 +119,9 @@ def sign(key: str) -> str:
     return signing.Signer(salt=_SALT).sign(key)
 
 
-def _open_key(of: Key, operations: Iterable[Operation]) -> str:
+def _open_key(of: Key, operations: Iterable[Operation], statuses: dict[str, str]) -> str:
     prefix = _prefix(of)
     ended, current = 0, []
-    statuses = _statuses(operations)
     for operation in operations:
         status = statuses.get(operation.result_id, "")
         if _has_ended(operation, status):
@@ -130,6 +135,24 @@ def _open_key(of: Key, operations: Iterable[Operation]) -> str:
     used = {operation.idempotency_key for operation in operations}
     keys = (f"{prefix}-{number}" for number in itertools.count(ended + 1))
     return next(key for key in keys if key not in used)
+
+
+def _is_overtaken(attempt: Operation, current: Operation, statuses: dict[str, str]) -> bool:
+    """Return True if the attempt is open and the current one is paid."""
+    status = statuses.get(attempt.result_id, "")
+    is_open = not _has_ended(attempt, status) and status not in PAID_PAYMENT_STATUSES
+    return is_open and statuses.get(current.result_id) in PAID_PAYMENT_STATUSES
+
+
+def _missing(of: Key, amount: int, currency: str, *, deposits: bool) -> int:
+    """Return the minor units of a price that are not paid yet."""
+    totals = totals_by_key([of], deposits=deposits).get(of, {}).get(currency, Totals(currency))
+    # The call refuses an amount of zero or less, in words for the payer.
+    return totals.missing(max(0, checked_minor(amount, currency)))
+
+
+def _paid_already() -> ValidationError:
+    return ValidationError(_("This is paid already."), code="paid")
 
 
 def _unsign(of: Key, signed: str, known: set[str]) -> str:

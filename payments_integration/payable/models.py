@@ -211,13 +211,14 @@ class Payable(models.Model):
         """Return the idempotency key for ``create_payment``.
 
         It stays the same while an attempt is open and after it is paid. It is a new one after an attempt was refused
-        or closed, or its payment failed, expired or was canceled. There is no new one for an order that is paid in
-        another way, such as before the installation.
+        or closed, or its payment failed, expired or was canceled. There is none for an unpaid attempt if the order is
+        paid in another way, such as before the installation.
 
         Args:
             signed: The value that ``signed_attempt_key`` gave to the payer's form. The key then comes from the form,
                 so a form that is sent twice makes one attempt, even if that attempt failed in between. If the form's
-                key was never sent and another attempt is open or paid by now, the key is that attempt's.
+                key was never sent and another attempt is open or paid by now, the key is that attempt's. So it is if
+                the form's attempt is open and another one was paid since.
 
         Returns:
             1 to 255 printable ASCII characters, for any reference.
@@ -226,7 +227,7 @@ class Payable(models.Model):
             ValidationError: ``signed`` is not from this site, or from another order's form. Or the order is paid, or
                 it has no price and a paid payment that the ledger does not know.
             ValueError: The row has no reference or no account, or its last attempt was sent with another
-                ``merchant_reference``; or what ``payments_price()`` raises, before a new attempt.
+                ``merchant_reference``; or what ``payments_price()`` raises, for an unpaid attempt.
             TypeError: The price is not an int in minor units.
         """
         return attempts.attempt_key(

@@ -21,7 +21,7 @@ from payments_integration import services
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
 from payments_integration.exceptions import IdempotencyMismatch, OperationClosed, OutcomeUnknown, ProviderError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
-from payments_integration.payable import attempts, find_attempt
+from payments_integration.payable import attempts, find_attempt, queries
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from payments_integration.validation.validator import IDEMPOTENCY_KEY
@@ -211,6 +211,48 @@ class TestOtherMoney:
         with pytest.raises(ValidationError, match="paid already"):
             sale.attempt_key()
 
+    @pytest.fixture
+    def open_sale(self, db: None) -> Sale:
+        """It has an open attempt, and the price was paid under a key of the shop's own."""
+        sale = Sale.objects.create(number="A-1", amount=10_000, currency="CLP")
+        fields = {"merchant_reference": "A-1", "currency": "CLP"}
+        for key, status, received in (
+            (str(sale.attempt_key()), "requires_action", 0),
+            ("phone-A-1", "succeeded", 10_000),
+        ):
+            payment = rows.payment(amount=10_000, amount_received=received, status=status, **fields)
+            values = {"merchant_reference": "A-1", "state": "done", "result_id": payment.pk}
+            rows.operation(operation="create_payment", idempotency_key=key, **values)
+        return sale
+
+    @pytest.mark.parametrize("signed", [True, False])
+    @pytest.mark.parametrize("status", ["created", "requires_action"])
+    def test_an_open_attempt_of_a_paid_order_has_no_key(self, open_sale: Sale, status: str, signed: bool) -> None:
+        form = open_sale.signed_attempt_key() if signed else None
+        Payment.objects.filter(status="requires_action").update(status=status)
+        with pytest.raises(ValidationError, match="paid already") as refused:
+            open_sale.attempt_key(form)
+        assert refused.value.code == "paid"
+
+    @pytest.mark.parametrize("status", ["processing", "succeeded", "partially_paid"])
+    def test_an_attempt_with_money_of_its_own_keeps_its_key(self, open_sale: Sale, status: str) -> None:
+        Payment.objects.filter(status="requires_action").update(status=status, amount_received=10_000)
+        assert open_sale.attempt_key() == "order-default-A-1-1"
+
+    def test_an_open_attempt_keeps_its_key_while_a_part_is_missing(self, open_sale: Sale) -> None:
+        open_sale.amount = 10_001
+        assert open_sale.attempt_key() == "order-default-A-1-1"
+
+    def test_an_attempt_that_is_paid_while_the_totals_are_read_keeps_its_key(
+        self, open_sale: Sale, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def paid_meanwhile(*args: Any, **kwargs: Any) -> Any:
+            Payment.objects.filter(status="requires_action").update(status="succeeded", amount_received=10_000)
+            return queries.totals_by_key(*args, **kwargs)
+
+        monkeypatch.setattr(attempts, "totals_by_key", paid_meanwhile)
+        assert open_sale.attempt_key() == "order-default-A-1-1"
+
     @pytest.mark.parametrize("reference", ["A-1", "A" * 250, "ñ"])
     @pytest.mark.parametrize("status", ["succeeded", "requires_action"])
     def test_an_attempt_under_the_former_alias_is_still_the_current_one(
@@ -321,6 +363,18 @@ class TestTheForm:
         assert order.attempt_key(signed) == order.attempt_key() != first
         Payment.objects.update(status=status)
         assert order.attempt_key(signed) == order.attempt_key() == first
+
+    @pytest.mark.promise(5)
+    def test_a_form_of_an_open_attempt_that_late_money_overtook_has_the_paid_key(self, order: Order) -> None:
+        first = attempt(order, "expired")
+        second = attempt(order, "requires_action")
+        signed = order.signed_attempt_key()
+        assert order.attempt_key(signed) == second.idempotency_key
+        Payment.objects.filter(pk=first.result_id).update(status="succeeded")
+        assert order.attempt_key(signed) == first.idempotency_key
+        for status in ("failed", "succeeded"):
+            Payment.objects.filter(pk=second.result_id).update(status=status)
+            assert order.attempt_key(signed) == second.idempotency_key
 
     def test_a_key_that_this_site_did_not_sign_for_this_order_is_refused(self, order: Order) -> None:
         other = Order(number="A-2").signed_attempt_key()
