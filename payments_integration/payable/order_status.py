@@ -131,7 +131,7 @@ def decide_status(
     amount, currency = price
     payments = list(order.payments) if payments is None else payments
     sums = order.totals()
-    elsewhere = [each for each in sums.values() if each.currency != currency and (each.received or each.held)]
+    elsewhere = [each for each in sums.values() if each.currency != currency and (each.kept or each.held)]
     if elsewhere:
         # Otherwise a payer who changes the currency on the way would get the goods.
         return OrderStatus.REVIEW, f"money came in {elsewhere[0].currency}, not in {currency}"
@@ -151,7 +151,11 @@ def decide_status(
         return OrderStatus.NEW, ""
     if attempt.refusal:
         return OrderStatus.REFUSED, attempt.refusal
-    return (_VAIN.get(payments[0].status, OrderStatus.NEW) if payments else OrderStatus.NEW), ""
+    # Money that was received by now was in another currency, and all of it was given back.
+    otherwise = OrderStatus.REFUNDED if any(each.received for each in sums.values()) else OrderStatus.NEW
+    if any(each.charged_back for each in sums.values()):
+        otherwise = OrderStatus.CHARGEBACK
+    return (_VAIN.get(payments[0].status, otherwise) if payments else OrderStatus.NEW), ""
 
 
 def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
