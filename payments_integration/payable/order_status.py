@@ -165,13 +165,14 @@ def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
         return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""
+    # A payment that was refunded in full is over. ``paid`` exceeds ``kept`` if one with money was refunded in part.
+    if totals.in_progress and not totals.refunding and totals.paid == totals.kept:
+        return OrderStatus.PARTIALLY_PAID, ""
     if totals.refunded:
         return OrderStatus.PARTIALLY_REFUNDED, ""
     if totals.refunding:
         # Nothing has left yet and the refund may fail. Until then, do not ask the payer for the rest.
         return OrderStatus.REVIEW, gettext_noop("what came is being refunded")
-    if totals.in_progress:
-        return OrderStatus.PARTIALLY_PAID, ""
     # Otherwise a payer who changes the amount on the way would get the goods for less.
     return OrderStatus.REVIEW, gettext_noop("less came than the order's amount, and no more is asked for")
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.sessions.backends.cache import SessionStore
+from django.test import RequestFactory
 
+from payments_integration.checkout import order_page
 from payments_integration.models import Payment
 from payments_integration.payable import OrderStatus, decide_status
 from tests.factories import rows
@@ -53,3 +56,36 @@ class TestMoneyInAnotherCurrency:
         assert decide_status(sale, KEY) == (OrderStatus.NEW, "")
         Payment.objects.filter(pk=again.pk).update(status="expired")
         assert decide_status(sale, KEY) == (OrderStatus.EXPIRED, "")
+
+
+class TestAPartAfterARefund:
+    @pytest.fixture
+    def refunded(self, sale: Sale) -> Payment:
+        first = payment()
+        refund(first, 10_000)
+        return first
+
+    def test_the_payer_is_asked_for_the_rest(self, sale: Sale, refunded: Payment) -> None:
+        part = payment(status="partially_paid", amount_received=4_000)
+        status, note = decide_status(sale, KEY)
+        assert (status, note) == (OrderStatus.PARTIALLY_PAID, "")
+        request = RequestFactory().get("/")
+        request.session = SessionStore()
+        assert order_page(request, sale, status, KEY).asked == part
+
+    @pytest.mark.parametrize("refund_status", ["processing", "succeeded"])
+    def test_not_if_the_part_is_refunded_too(self, sale: Sale, refunded: Payment, refund_status: str) -> None:
+        refund(payment(status="partially_paid", amount_received=4_000), 1_000, refund_status)
+        assert decide_status(sale, KEY) == (OrderStatus.PARTIALLY_REFUNDED, "")
+
+    def test_nor_without_an_open_attempt(self, sale: Sale, refunded: Payment) -> None:
+        payment(amount=4_000, amount_received=4_000)
+        assert decide_status(sale, KEY) == (OrderStatus.PARTIALLY_REFUNDED, "")
+
+    def test_a_new_attempt_without_money_leaves_the_order_refunded(self, sale: Sale, refunded: Payment) -> None:
+        payment(status="requires_action")
+        assert decide_status(sale, KEY) == (OrderStatus.REFUNDED, "")
+
+    def test_a_part_that_is_being_refunded_is_reviewed(self, sale: Sale) -> None:
+        refund(payment(status="partially_paid", amount_received=4_000), 1_000, "processing")
+        assert decide_status(sale, KEY) == (OrderStatus.REVIEW, "what came is being refunded")
