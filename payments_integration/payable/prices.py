@@ -117,6 +117,14 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
             "Keep the whole price in the field, and remove the method. Or remove payments_amount_field, and do "
             "without paid(), unpaid() and overpaid().",
         )
+    children = [each for each in family if each._meta.concrete_model is not model._meta.concrete_model]
+    if other := [each._meta.label for each in children if _declaration(each) != _declaration(model)]:
+        yield wrong(
+            model,
+            f"{', '.join(other)} declares another price than its parent. paid(), unpaid() and overpaid() of the "
+            "parent would compare the parent's price with the payments of the same rows.",
+            "Set payments_amount_field, payments_currency_field and payments_currency in the parent only.",
+        )
     if model.payments_currency_field:
         currency = column(model, model.payments_currency_field)
         if not isinstance(currency, models.CharField | models.TextField):
@@ -132,6 +140,12 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
             'Add payments_currency_field = "currency", or one currency for all rows, '
             f'such as payments_currency = "USD": one of {", ".join(money.EXPONENTS)}.',
         )
+
+
+def _declaration(model: type[Payable]) -> tuple[str, str, str]:
+    """Return the options of the price. One currency for all rows counts only without a field, as in ``of``."""
+    field = model.payments_currency_field
+    return model.payments_amount_field, field, "" if field else model.payments_currency
 
 
 def wrong(model: Any, message: str, hint: str) -> checks.CheckMessage:

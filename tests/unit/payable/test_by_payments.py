@@ -456,6 +456,55 @@ def test_a_field_beside_a_price_of_ones_own_is_refused() -> None:
                 getattr(model.objects, name)()
 
 
+@isolate_apps("tests.factories.receivers")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"payments_amount_field": "fee"},
+        {"payments_amount_field": ""},
+        {"payments_currency": "USD"},
+        {"payments_currency_field": "fee_currency"},
+    ],
+)
+def test_a_child_with_another_price_than_its_parent_is_refused(options: dict[str, str]) -> None:
+    """Its row would be unpaid at the child's price, and paid and overpaid at the parent's."""
+
+    class Basket(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        total = models.BigIntegerField(default=0)
+        merchant_reference_field = "number"
+        payments_amount_field = "total"
+        payments_currency = "CLP"
+
+        class Meta:
+            app_label = "receivers"
+
+        def __str__(self) -> str:
+            return ""
+
+    class Gift(Basket):
+        class Meta:
+            app_label = "receivers"
+
+    assert Basket.check() == Gift.check() == []
+
+    class Membership(Basket):
+        fee = models.BigIntegerField()
+        fee_currency = models.CharField(max_length=3)
+
+        class Meta:
+            app_label = "receivers"
+
+    for name, value in options.items():
+        setattr(Membership, name, value)
+    [problem] = Basket.check()
+    assert problem.id == "payments_integration.E020"
+    assert problem.msg.startswith("receivers.Membership declares another price than its parent.")
+    for call in (Basket.objects.paid, Basket.objects.unpaid, Basket.objects.overpaid):
+        with pytest.raises(ImproperlyConfigured, match="declares another price"):
+            call()
+
+
 class MoneyAttribute(DeferredAttribute):
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         found = super().__get__(instance, cls)
