@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,10 +13,11 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.checkout.payment_methods import logo_of, method_name
 from payments_integration.dates import with_zone
-from payments_integration.enums import PaymentStatus, RefundStatus
+from payments_integration.enums import Kind, PaymentStatus, RefundStatus
 from payments_integration.models import Payment, Refund, StatusChange
 from payments_integration.money import format_for_payer
 from payments_integration.payable import Payable
+from payments_integration.payable.queries import chunks
 from payments_integration.payer.status import HEADLINES, TONES
 from payments_integration.payer.texts import visible
 from payments_integration.validation.text import StrOrPromise
@@ -67,27 +69,35 @@ class Step:
 
 
 def timeline(order: Payable) -> list[Step]:
-    """Return the steps of all attempts to pay for an order and of its refunds, in three statements.
+    """Return the steps of all attempts to pay for an order and of its refunds.
 
-    A refund is one step with its current status.
+    A refund is one step with its current status. Needs three statements for up to 500 payments.
     """
     payments = {payment.pk: payment for payment in order.payments}
     refunds = list(order.refunds)
     steps = [_begun(payment) for payment in payments.values()]
     steps += [
-        _changed(row, payments[row.object_id]) for row in _changes(payments.values()) if row.status not in _UNSAID
+        _changed(row, payments[row.object_id])
+        for row in _changes(list(payments.values()))
+        if row.status not in _UNSAID
     ]
     steps += [_refunded(refund, payments.get(refund.payment_id or "")) for refund in refunds]
     # Compare whole seconds first, because the provider may send only those.
     return sorted(steps, key=lambda step: (step.at.replace(microsecond=0), step.rank, step.at), reverse=True)
 
 
-def _changes(payments: Iterable[Payment]) -> list[StatusChange]:
-    wanted = Q()
-    for payment in payments:
-        wanted |= Q(account=payment.account, object_kind=payment.kind, object_id=payment.pk)
-    # Without a payment the condition would be empty and match every row.
-    return list(StatusChange.objects.filter(wanted).defer("error").order_by("at", "pk")) if wanted else []
+def _changes(payments: Sequence[Payment]) -> list[StatusChange]:
+    found: list[StatusChange] = []
+    # SQLite takes no condition with a thousand alternatives.
+    for chunk in chunks(payments):
+        of_account: dict[str, list[str]] = defaultdict(list)
+        for payment in chunk:
+            of_account[payment.account].append(payment.pk)
+        wanted = Q()
+        for account, ids in of_account.items():
+            wanted |= Q(account=account, object_kind=Kind.PAYMENT, object_id__in=ids)
+        found += StatusChange.objects.filter(wanted).defer("error")
+    return sorted(found, key=lambda row: (row.at, row.pk))
 
 
 def _begun(payment: Payment) -> Step:

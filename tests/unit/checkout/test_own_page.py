@@ -20,12 +20,12 @@ from payments_integration import checkout, services
 from payments_integration.checkout import attempts, payment_methods
 from payments_integration.enums import Kind, MethodFamily
 from payments_integration.exceptions import IdempotencyMismatch, NoAnswer, ProviderError
-from payments_integration.models import StatusChange
+from payments_integration.models import Payment, StatusChange
 from payments_integration.payable import OrderStatus, decide_status
 from payments_integration.schemas import PaymentMethod
 from tests.factories import checkout as rows
 from tests.factories.rows import refund
-from tests.unit.payable.payables import Order, Sale
+from tests.unit.payable.payables import Customer, Order, Sale
 
 pytestmark = pytest.mark.django_db
 
@@ -178,6 +178,23 @@ class TestTimeline:
         )
         with django_assert_num_queries(2):
             assert checkout.timeline(Order(number="T-2")) == []
+
+    def test_the_steps_of_many_payments_are_read_together(self, django_assert_num_queries: Any) -> None:
+        """A customer who pays by deposits has a payment for each transfer."""
+        of, at = Customer.objects.create(), timezone.now()
+        Payment.objects.bulk_create(
+            rows.unsaved(
+                pk=f"pay_{number}", account=("default", "second")[number % 2], merchant_reference=str(of.code)
+            )
+            for number in range(1_100)
+        )
+        for account, number in (("second", 1), ("default", 2), ("default", 1)):
+            StatusChange.objects.create(
+                account=account, object_kind=Kind.PAYMENT, object_id=f"pay_{number}", status="succeeded", at=at
+            )
+        with django_assert_num_queries(5):
+            words = [step.words for step in checkout.timeline(of)]
+        assert words == ["Paid"] * 2 + ["Payment started"] * 1_100
 
     def test_a_time_that_is_none_is_not_shown(self) -> None:
         template = Template('{% load payments_integration %}{% payment_time at "CL" %}')
