@@ -32,8 +32,12 @@ def note_return(request: HttpRequest, merchant_reference: str) -> None:
 
 
 def has_returned(request: HttpRequest, merchant_reference: str) -> bool:
-    """Return True if the payer came back from paying it in the last WAIT_FOR_MONEY seconds."""
-    reference, at = request.session.get(_RETURNED, ["", 0.0])
+    """Return True if the payer came back from paying it in the last WAIT_FOR_MONEY seconds.
+
+    False in a project without sessions.
+    """
+    session = getattr(request, "session", {})
+    reference, at = session.get(_RETURNED, ["", 0.0])
     return bool(reference == merchant_reference and timezone.now().timestamp() - at < WAIT_FOR_MONEY)
 
 

@@ -229,6 +229,12 @@ class TestOrderPage:
         monkeypatch.setattr(attempts, "WAIT_FOR_MONEY", 0)
         assert not checkout.has_returned(visit, "B-2")
 
+    def test_a_project_without_sessions_has_the_page(self) -> None:
+        sale = Sale.objects.create(number="B-3", amount=2_000, currency="USD")
+        payment = rows.payment(merchant_reference="B-3", amount=2_000, currency="USD", country="EC")
+        page = checkout.order_page(RequestFactory().get("/"), sale, OrderStatus.NEW, "key", refusal="x")
+        assert (page.asked, page.is_looking) == (payment, False)
+
     def test_a_model_without_a_price_is_refused(self) -> None:
         for call in (
             lambda: decide_status(Order(number="x"), "key"),
