@@ -31,7 +31,9 @@ def explain(error: PaymentsError | ValidationError) -> str:
     if isinstance(error, ValidationError):
         return " ".join(error.messages)
     if isinstance(error, IdempotencyMismatch):  # trying again changes nothing, and the first call may be paid
-        return _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
+        return _(
+            "This was asked for with other details before. Nothing was done. If that payment is open, cancel it first."
+        )
     if isinstance(error, NoAnswer | ApiError):
         return _("We cannot reach the payment provider just now. Please try again in a moment.")
     otherwise = _("The payment could not be set up. Nothing was charged; please try again.")

@@ -123,7 +123,7 @@ class TestRefusals:
             (ProviderError("x", status_code=422, code="method_not_available"), "not available just now"),
             (ProviderError("x", status_code=422, code="new_code"), "Nothing was charged"),
             (NoAnswer("nothing was sent"), "cannot reach the payment provider"),
-            (IdempotencyMismatch("another call's key"), "Cancel the open payment first"),
+            (IdempotencyMismatch("another call's key"), "If that payment is open, cancel it first"),
             (ValidationError({"amount": "Too much."}), "Too much."),
         ],
     )
