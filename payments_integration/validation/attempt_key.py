@@ -41,7 +41,9 @@ class AttemptKey(str):
         """Fail each argument of ``create_payment`` that differs from the order. ``body`` is what is sent."""
         if self.account not in (None, account):
             validator.fail("account", _("The key is of an order of the account %s.") % self.account, "attempt")
-        if body.get("merchant_reference") != self.merchant_reference:
+        # A refused value was replaced in the body.
+        has_other = body.get("merchant_reference") != self.merchant_reference
+        if has_other and not validator.has_failed("merchant_reference"):
             message = _("The key is of the order %s: pass its reference.") % self.merchant_reference
             validator.fail("merchant_reference", message, "attempt")
         if not self.amounts:

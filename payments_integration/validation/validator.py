@@ -80,6 +80,10 @@ class Validator:
         """Do ``fail`` for an argument with a message for Python, and another one for everybody else."""
         self._errors.setdefault(name, []).append(PythonError(str(message), str(reason), "invalid"))
 
+    def has_failed(self, name: str) -> bool:
+        """Return True if the argument has an error."""
+        return name in self._errors
+
     def finish(self) -> None:
         if self._errors:
             raise ValidationError(dict(self._errors))

@@ -512,6 +512,12 @@ class TestANewKeyKnowsItsOrder:
         assert message in refused.value.message_dict[name][0]
         assert not Operation.objects.exists()
 
+    def test_a_reference_that_cannot_be_sent_is_not_called_another_one(self, db: None) -> None:
+        sale = Sale.objects.create(number="S-1 ", amount=11_990, currency="MXN")
+        with pytest.raises(ValidationError) as refused:
+            services.create_payment(**self.arguments(sale, merchant_reference="S-1 "))
+        assert refused.value.message_dict == {"merchant_reference": ["This must not begin or end with a blank."]}
+
     def test_a_key_that_a_temporary_refusal_left_free_knows_it_too(
         self, sale: Sale, payments_sandbox: ProviderSandbox
     ) -> None:
