@@ -93,7 +93,7 @@ def send_on(request: HttpRequest, order: Order) -> HttpResponseRedirect:
     try:
         payment = checkout.pay(order, return_url=return_url(request, order.reference, url_name="shop:returned"))
     except (OutcomeUnknown, IdempotencyMismatch, checkout.NotNow):
-        # A mismatch: the same attempt was sent before with other arguments (under another host, say). Its page shows
+        # A mismatch: the same attempt was sent before with other arguments (for another payer, say). Its page shows
         # the result. A payer who reads that nothing was charged would pay twice.
         return redirect(order)
     return redirect(provider_page(payment) or order)

@@ -319,7 +319,13 @@ class Reopenable:
 
 
 def is_same_call(operation: Operation, intent: Intent) -> bool:
-    return (operation.operation, operation.arguments_hash) == (intent.operation, arguments_hash(intent))
+    """Return True if the intent is for the operation's call. Its ``return_url`` may differ: the first one stays."""
+    # No money depends on that address, which changes with the page's language and host, and with SECRET_KEY.
+    recorded = operation.arguments or intent.arguments  # after an erasure, only the hash is left
+    compared = {name: value for name, value in intent.arguments.items() if name != "return_url"}
+    compared |= {name: value for name, value in recorded.items() if name == "return_url"}
+    same = dataclasses.replace(intent, arguments=compared)
+    return (operation.operation, operation.arguments_hash) == (intent.operation, arguments_hash(same))
 
 
 def _for_known(intent: Intent, known: Operation, *, is_same: bool) -> Intent:
@@ -435,7 +441,7 @@ def _same(operation: Operation, intent: Intent) -> Operation:
     may_take = operation.has_free_key and operation.operation == intent.operation
     if not may_take and not is_same_call(operation, intent):
         known, asked = operation.arguments, intent.arguments
-        other = sorted(name for name in {*known, *asked} if known.get(name) != asked.get(name))
+        other = sorted(name for name in {*known, *asked} - {"return_url"} if known.get(name) != asked.get(name))
         # After an erasure it has no arguments.
         names = f" with another {', '.join(other)}" if known and operation.operation == intent.operation else ""
         raise IdempotencyMismatch(

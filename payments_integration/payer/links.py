@@ -3,8 +3,8 @@
 An address holds one of two kinds of token, signed with SECRET_KEY (or one of SECRET_KEY_FALLBACKS):
 
 - *status*: contains the time when it was made, so that it expires.
-- *return*: part of the arguments of ``create_payment``. It must be the same each time, because other arguments under
-  the same idempotency key are another call. It expires some time after the payment was created.
+- *return*: part of the arguments of ``create_payment``. The provider keeps the first address of an attempt, so the
+  token contains no time. It expires some time after the payment was created.
 
 A token cannot be guessed, but it is not encrypted: anyone who has it can read the account's alias and the reference.
 """
@@ -44,7 +44,7 @@ def return_url(
     """Return the ``return_url`` for ``services.create_payment``: the payer of this reference comes back to it.
 
     It is absolute, with the request's scheme and host. Behind a proxy, SECURE_PROXY_SSL_HEADER makes it ``https``.
-    Equal arguments give an equal address, so a repeated call under the same idempotency key is the same call.
+    A repeated call under the same idempotency key may have another address: the payer comes back to the first one.
 
     Args:
         request: The request of the payer.

@@ -43,7 +43,8 @@ def create_payment(
         method_code: A ``code`` of ``list_payment_methods``.
         merchant_reference: Your order's id; the operation's id if left out. No blanks at its ends.
         payer: ``{name, email, phone, document: {type, number}, ip, device_id}``, all optional, the phone in E.164.
-        return_url: The https:// address to which the checkout page sends the payer back.
+        return_url: The https:// address to which the checkout page sends the payer back. A repeated call may have
+            another one, and the provider keeps the first.
         flow: ``hosted``: the payer pays on ``checkout_url``. ``s2s``: your page shows ``next_action``.
         metadata: At most 20 texts of at most 500 characters, by name.
         account: An alias of ``ACCOUNTS``.

@@ -93,6 +93,20 @@ def test_the_same_call_is_sent_under_the_same_key(fake: Fake, error: Callable[[]
 
 
 @any_passing
+def test_it_is_sent_with_its_first_address_of_return(fake: Fake, error: Callable[[], PaymentsError]) -> None:
+    """The provider may know the key already, with the first request."""
+
+    def call(language: str) -> Any:
+        url = f"https://shop.example/{language}/back"
+        return services.create_payment(**PAYMENT, return_url=url, idempotency_key="k1")
+
+    closed(fake, lambda: call("en"), error=error())
+    call("es")
+    assert fake.calls[0].body == fake.calls[1].body
+    assert only_operation().arguments["return_url"] == "https://shop.example/en/back"
+
+
+@any_passing
 def test_it_may_be_refused_any_number_of_times(fake: Fake, error: Callable[[], PaymentsError]) -> None:
     for _ in range(3):
         closed(fake, error=error())

@@ -163,7 +163,6 @@ def test_the_order_of_keys_in_a_dict_is_not_compared(fake: Fake) -> None:
         {"payer": {**PAYER, "name": "Another"}},
         {"metadata": {"a": "b"}},
         {"flow": "s2s"},
-        {"return_url": "https://shop.example/"},
     ],
 )
 def test_the_same_key_with_other_arguments_is_a_mismatch(fake: Fake, change: dict[str, Any]) -> None:
@@ -288,6 +287,26 @@ def test_a_repeated_cancel_is_not_checked_against_the_status(fake: Fake, mirrore
     services.cancel_payment(row, idempotency_key="k1")
     assert services.cancel_payment(row, idempotency_key="k1").status == "canceled"
     assert len(fake.calls) == 1
+
+
+URL = "https://shop.example/en/back"
+
+
+@pytest.mark.parametrize("first", [{}, {"return_url": URL}])
+@pytest.mark.parametrize("second", [{}, {"return_url": "https://www.shop.example/es/volver"}])
+def test_the_address_of_return_is_not_compared(fake: Fake, first: dict[str, str], second: dict[str, str]) -> None:
+    """It changes with the page's language and host, and with SECRET_KEY."""
+    made = services.create_payment(**PAYMENT, **first, idempotency_key="k1")
+    assert services.create_payment(**PAYMENT, **second, idempotency_key="k1") == made
+    with pytest.raises(IdempotencyMismatch, match="with another amount; nothing was sent"):
+        services.create_payment(**{**PAYMENT, "amount": 1}, **second, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_an_address_of_return_is_recognised_after_its_body_was_erased(fake: Fake) -> None:
+    made = services.create_payment(**PAYMENT, return_url=URL, idempotency_key="k1")
+    Operation.objects.update(body=None, arguments={})
+    assert services.create_payment(**PAYMENT, return_url=URL, idempotency_key="k1") == made
 
 
 @pytest.mark.case(83)
