@@ -32,23 +32,21 @@ _EMPTY = "-"
 class PaymentColumns(AnyAdmin):
     """Columns for the ``ModelAdmin`` of a ``Payable``: name them in ``list_display`` or ``fields``.
 
-    The columns are ``payment_price``, ``payment_link`` (the newest payment, without a query per row),
-    ``payment_links`` (every attempt) and ``payment_totals``. Put the class before ``ModelAdmin``. A form needs its
-    columns in ``readonly_fields``.
+    The columns are ``payment_price``, ``payment_link`` (the newest payment), ``payment_links`` (every attempt) and
+    ``payment_totals``. ``payment_link`` needs no query per row, unless the rows are in another database than the
+    payments. Put the class before ``ModelAdmin``. A form needs its columns in ``readonly_fields``.
     """
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        newest = sql.payments_of_row(self.model)[:1]
-        status = Subquery(newest.values("status"))
-        found = super().get_queryset(request)
         site = self.admin_site
         may_open = site.is_registered(Payment) and site.get_model_admin(Payment).has_view_permission(request)
-        rows: QuerySet[Any] = found.annotate(
-            _newest_payment=Subquery(newest.values("pk")),
-            _newest_payment_status=status,
-            # A column does not know who looks.
-            _may_open_payments=Value(may_open),
-        )
+        # A column does not know who looks.
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(_may_open_payments=Value(may_open))
+        if not _is_apart(rows):
+            newest = sql.payments_of_row(self.model)[:1]
+            rows = rows.annotate(
+                _newest_payment=Subquery(newest.values("pk")), _newest_payment_status=Subquery(newest.values("status"))
+            )
         return rows
 
     @admin.display(description=_("price"))
@@ -58,6 +56,9 @@ class PaymentColumns(AnyAdmin):
 
     @admin.display(description=_("payment"))
     def payment_link(self, order: Any) -> str:
+        if not hasattr(order, "_newest_payment"):  # see ``_is_apart``
+            newest = order.payments.first()
+            return self._link(order, newest.pk, newest.status) if newest is not None else _EMPTY
         if order._newest_payment is None:
             return _EMPTY
         return self._link(order, order._newest_payment, order._newest_payment_status)
@@ -118,5 +119,10 @@ class PaidFilter(admin.SimpleListFilter):
 def _beside_payments(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows in the payments' database if they are written to it. A router may read them from a replica."""
     payments = Payment.objects.all().db
-    is_elsewhere = rows.db != payments and router.db_for_write(rows.model) == payments
-    return rows.using(payments) if is_elsewhere else rows
+    return rows if rows.db == payments or _is_apart(rows) else rows.using(payments)
+
+
+def _is_apart(rows: QuerySet[Any]) -> bool:
+    """Return True if the rows are kept in another database than the payments, so that no SQL joins them."""
+    payments = Payment.objects.all().db
+    return rows.db != payments and router.db_for_write(rows.model) != payments

@@ -393,6 +393,25 @@ def test_the_admins_filter_reads_the_rows_beside_the_payments(settings: Any, mon
         filtered(Booking.objects.all(), monkeypatch)
 
 
+@pytest.mark.django_db
+def test_the_admins_columns_of_rows_in_another_database_read_each_rows_payment(settings: Any) -> None:
+    class Page(PaymentColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+        pass
+
+    paid = sale("P-1", 100)
+    request = RequestFactory().get("/")
+    request.user = User(is_active=True, is_superuser=True)
+    settings.DATABASE_ROUTERS = [ReadsElsewhere()]
+    site = admin.AdminSite(name="plain")
+    found = {model: Page(model, site).get_queryset(request) for model in (Sale, Booking)}
+    assert [found[Sale].db, found[Booking].db] == ["replica", "replica"]
+    assert "_newest_payment" in found[Sale].query.annotations
+    assert list(found[Booking].query.annotations) == ["_may_open_payments"]
+    payment = paid.payments.get()
+    assert Page(Sale, site).payment_link(paid) == f"{payment.pk} (succeeded)"
+    assert Page(Sale, site).payment_link(Sale(number="P-2")) == "-"
+
+
 # The model says what it costs
 
 
