@@ -14,7 +14,7 @@ from django.template import Context, Engine
 from payments_integration import money
 from payments_integration.db.transactions import ledger_database
 from payments_integration.management.quickstart.order_model import OrderModel, atomic_databases, field
-from payments_integration.payable import Payable
+from payments_integration.payable import Payable, prices
 
 #: The country and a card method of the sandbox for each currency, to start with.
 METHODS = {
@@ -47,7 +47,7 @@ def views(order: OrderModel) -> str:
 
 
 def urls(order: OrderModel) -> str:
-    converter = _converter(order.model._meta.pk)
+    converter = _converter(prices.target(order.model._meta.pk))
     return _rendered("payment_urls.py-tpl", order.model, package=order.app.name, converter=converter)
 
 

@@ -15,7 +15,7 @@ from django.db import models
 
 from payments_integration import money
 from payments_integration.management.quickstart.gaps import is_own
-from payments_integration.payable import Payable
+from payments_integration.payable import Payable, prices
 from payments_integration.payable.models import hidden_names, sharing_numbers
 
 #: Usual names of models that payments are for, the likeliest first, in English, Spanish and Portuguese.
@@ -200,9 +200,11 @@ def _reference(model: type[models.Model]) -> str:
         is_plain = isinstance(found, models.CharField | models.IntegerField | models.UUIDField)
         if is_plain and found.unique and not found.null and not found.blank:
             return name
-    key = model._meta.pk
-    if isinstance(key, models.CharField | models.IntegerField | models.UUIDField):
-        return key.name
+    key: Any = model._meta.pk
+    target = prices.target(key)
+    if isinstance(target, models.CharField | models.IntegerField | models.UUIDField):
+        # A child has its parent's key as a field too. paid() compares it, but not the column of a relation.
+        return str(target.name if field(model, target.name) is target else key.attname)
     raise CommandError(f"The key of {model._meta.label} is no integer, UUID or text: docs/orders.md says what to do.")
 
 

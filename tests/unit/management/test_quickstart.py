@@ -510,6 +510,41 @@ def test_the_files_of_an_order_are_written_once(project: Project, registry: None
     assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
 
 
+@isolate_apps("tests.factories.receivers")
+def test_a_key_that_is_a_relation_is_the_reference() -> None:
+    class Document(models.Model):  # noqa: DJ008
+        class Meta:
+            app_label = "receivers"
+
+    class Bill(Payable, Document):  # type: ignore[misc]  # noqa: DJ008
+        amount, currency = models.BigIntegerField(), models.CharField(max_length=3)
+
+        class Meta:
+            app_label = "receivers"
+
+    class Client(models.Model):  # noqa: DJ008
+        id = models.UUIDField(primary_key=True)
+
+        class Meta:
+            app_label = "receivers"
+
+    class Contract(Payable):
+        of = models.OneToOneField(Client, models.PROTECT, primary_key=True)
+        amount, currency = models.BigIntegerField(), models.CharField(max_length=3)
+
+        class Meta:
+            app_label = "receivers"
+
+    found: list[tuple[Any, str, str]] = [(Bill, "id", "int"), (Contract, "of_id", "uuid")]
+    for model, reference, converter in found:
+        order = order_model.read(model, amount=None, currency=None)
+        assert order.reference == reference
+        assert f"<{converter}:pk>" in order_files.urls(order)
+        model.merchant_reference_field = reference
+        # W021 asks for the price, which the quickstart declares too.
+        assert [each.id for each in model.check() if not each.id.endswith("W021")] == []
+
+
 PAYABLE = "from payments_integration.payable import Payable\n"
 
 
