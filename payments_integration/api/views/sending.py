@@ -89,7 +89,10 @@ class SendingView(ApiView):
             if arguments["idempotency_key"] == own_key:
                 raise
             # The key is the project's, so another key of the caller's would change nothing.
-            words = _("This was asked for with other details before. Nothing was done. Cancel the open payment first.")
+            words = _(
+                "This was asked for with other details before. Nothing was done. If that payment is open, cancel it "
+                "first."
+            )
             raise errors.Problem(409, "idempotency_conflict", words) from error
         extra = {"account": row.account, "api_request_id": self.request_id}
         logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
