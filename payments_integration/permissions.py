@@ -10,6 +10,7 @@ import hashlib
 import re
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.utils.translation import gettext as _
 
@@ -59,11 +60,31 @@ def require_of_staff(actor: object, codename: str, obj: Any = None) -> None:
 
 
 def user_id(actor: object) -> str:
-    """Return a user's primary key as text, which stays when the name changes; "" for text and for None."""
+    """Return a user's primary key as text, which stays when the name changes; "" for text and for None.
+
+    The key of another model than AUTH_USER_MODEL begins with the model, because two tables may use the same numbers.
+    """
     pk = getattr(actor, "pk", None)
-    text = "" if pk is None else str(pk)
+    if pk is None or pk == "":
+        return ""
+    text = f"{_kind(actor)}{pk}"
     # Two long keys may begin alike. They are stored as hashes, which are as long as the column.
     return text if len(text) < MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _kind(actor: object) -> str:
+    """Return ``app.model:``, or ``module.Class:`` of an object that is no model; "" for AUTH_USER_MODEL."""
+    # A middleware's lazy object tells its user's class only as an attribute.
+    kind: Any = actor.__class__
+    options = getattr(kind, "_meta", None)
+    if options is None:
+        return f"{kind.__module__}.{kind.__qualname__}:"
+    model = options.concrete_model
+    # A child of another model has the parent's key.
+    while getattr(model._meta.pk.remote_field, "parent_link", False):
+        model = model._meta.pk.remote_field.model
+    label = model._meta.label_lower
+    return "" if label == settings.AUTH_USER_MODEL.lower() else f"{label}:"
 
 
 def actor_name(actor: str) -> str:

@@ -58,8 +58,8 @@ class SendingView(ApiView):
             raise errors.missing(KEY_HEADER, _("Every POST needs the header Idempotency-Key."))
         if len(key) > MAX_KEY:
             raise errors.invalid(KEY_HEADER, _("This must have at most %(max)d characters.") % {"max": MAX_KEY})
-        owner = getattr(self.request.user, "pk", None)
-        if owner is None:
+        owner = permissions.user_id(self.request.user)
+        if not owner:
             # A project may admit anonymous callers, but a key needs an owner.
             raise NotAuthenticated
         return f"{API_PREFIX}{services.scoped_key(key, owner)}"

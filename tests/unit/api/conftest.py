@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from payments_integration import services
@@ -52,6 +53,39 @@ def as_asked(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     view: Any = request.parser_context["view"]  # type: ignore[index]
     found: dict[str, Any] = view.body()
     return found
+
+
+class Member:
+    """A customer in a table of the shop's own, whose numbers are also users' numbers."""
+
+    is_authenticated = is_active = True
+
+    def __init__(self, pk: int) -> None:
+        self.pk = pk
+
+    def get_username(self) -> str:
+        return f"member-{self.pk}"
+
+
+class ByHeader(BaseAuthentication):  # type: ignore[misc]
+    """Signs members in by a header."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None] | None:
+        number = request.headers.get("X-Member")
+        return (Member(int(number)), None) if number else None
+
+
+@pytest.fixture
+def with_members(settings: Any, _unhurried: None) -> None:
+    """The project also lets in members."""
+    settings.PAYMENTS_INTEGRATION = {
+        **settings.PAYMENTS_INTEGRATION,
+        "API_PERMISSION_CLASSES": [CUSTOMERS],
+        "API_PAYMENT": AS_ASKED,
+        "API_AUTHENTICATION_CLASSES": [
+            "rest_framework.authentication.SessionAuthentication", "tests.unit.api.conftest.ByHeader"
+        ],
+    }  # fmt: skip
 
 
 class Caller:

@@ -105,6 +105,20 @@ def test_two_customers_with_the_same_key_get_two_payments(
     assert len(posts(provider)) == 2
 
 
+def test_a_customer_of_another_table_is_not_the_user_with_the_same_number(
+    provider: ProviderSandbox, with_members: None, customer: Caller
+) -> None:
+    assert customer.user is not None
+    member, number = Caller(), {"X-Member": str(customer.user.pk)}
+    theirs = customer.post("payments/", BODY).json()["id"]
+    own = member.post("payments/", BODY, **number).json()["id"]
+    assert own != theirs, "their keys are alike"
+    for caller, headers, sees, misses in ((customer, {}, theirs, own), (member, number, own, theirs)):
+        assert [row["id"] for row in caller.get("payments/", **headers).json()["data"]] == [sees]
+        assert caller.get(f"payments/{misses}/", **headers).status_code == 404
+        assert caller.post(f"payments/{misses}/cancel/", key="key-2", **headers).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("key", "code"), [(None, "parameter_missing"), ("", "parameter_missing"), ("k" * 256, "parameter_invalid")]
 )

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser, User
-from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.contrib.auth.models import AnonymousUser, Group, User
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, models, transaction
 from django.db.models import signals
+from django.test.utils import isolate_apps
+from django.utils.functional import SimpleLazyObject
 
 from payments_integration import permissions, services
 from payments_integration.db import statements
@@ -71,10 +73,47 @@ def test_a_visitor_who_is_not_logged_in_is_no_actor(fake: Fake) -> None:
 def test_users_whose_primary_keys_begin_alike_are_different_actors() -> None:
     """A project's users may have long primary keys."""
     keys = ["a" * 64, "a" * 65, "a" * 200, hashlib.sha256(b"a" * 65).hexdigest()]
-    ids = {permissions.user_id(SimpleNamespace(pk=key)) for key in keys}
-    assert len(ids) == len(keys)
+    people = [kind(pk=key) for key in keys for kind in (User, Group, SimpleNamespace)]
+    ids = {permissions.user_id(person) for person in people}
+    assert len(ids) == len(people)
     assert all(len(each) <= 64 for each in ids)
-    assert permissions.user_id(SimpleNamespace(pk=7)) == "7"
+
+
+def test_users_of_two_models_with_the_same_primary_key_are_different_actors() -> None:
+    class Namesake(SimpleNamespace):
+        """A customer that is no model."""
+
+    ids = [permissions.user_id(kind(pk=7)) for kind in (User, Group, SimpleNamespace, Namesake)]
+    assert ids[:3] == ["7", "auth.group:7", "types.SimpleNamespace:7"]
+    assert len(set(ids)) == len(ids)
+    assert permissions.user_id(SimpleNamespace(pk="")) == ""
+
+
+def test_a_class_made_from_the_user_model_has_its_keys() -> None:
+    """Its instances are rows of the user model's table, or have one there."""
+    with isolate_apps("tests"):
+
+        class Staff(User):
+            class Meta:
+                app_label, proxy = "tests", True
+
+        class Customer(User):
+            class Meta:
+                app_label = "tests"
+
+        class Regular(Customer):
+            class Meta:
+                app_label = "tests"
+
+        class Profile(models.Model):  # noqa: DJ008
+            user = models.OneToOneField(User, models.CASCADE, primary_key=True)
+
+            class Meta:
+                app_label = "tests"
+
+    for user in (Staff(pk=7), Customer(pk=7), Regular(pk=7), SimpleLazyObject(lambda: User(pk=7))):
+        assert permissions.user_id(user) == "7"
+    assert permissions.user_id(Profile(pk=7)) == "tests.profile:7"
 
 
 def test_the_actor_is_kept_as_text(fake: Fake) -> None:
