@@ -22,7 +22,7 @@ from rest_framework.response import Response
 
 from payments_integration import conf, permissions
 from payments_integration.api import accounts, errors
-from payments_integration.api.lists import AccountFilters, EventFilters, OperationFilters, SinglePage
+from payments_integration.api.lists import AccountFilters, EventFilters, OperationFilters, SinglePage, is_whole
 from payments_integration.api.schema import VERSION, Route, describe
 from payments_integration.api.serializers import (
     BalanceSerializer,
@@ -61,11 +61,18 @@ class BalancesView(ListView):
         return super().get_queryset().filter(gone_at=None).order_by("account", "currency")
 
 
+class WholeNumberField(serializers.IntegerField):
+    def to_internal_value(self, data: Any) -> int:
+        if not is_whole(data):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class PaymentMethodsQuery(serializers.Serializer[Any]):
     account = serializers.CharField(required=False)
     country = serializers.ChoiceField(Country.values, required=False)
     currency = serializers.ChoiceField(Currency.values, required=False)
-    amount = serializers.IntegerField(required=False, min_value=1, max_value=INT64_MAX)
+    amount = WholeNumberField(required=False, min_value=1, max_value=INT64_MAX)
 
 
 class PaymentMethodsView(ListView):

@@ -205,6 +205,8 @@ class TestSearch:
             ("amount=500", "created_from"),
             ("created_from=2026-02-30", "created_from"),
             ("amount=x&created_from=2020-01-01", "amount"), ("amount=1.5&created_from=2020-01-01", "amount"),
+            ("amount=5.000&created_from=2020-01-01", "amount"), ("amount=%2B5&created_from=2020-01-01", "amount"),
+            ("amount=%D9%A5&created_from=2020-01-01", "amount"),
         ],
     )  # fmt: skip
     def test_what_is_wrong(self, boss: Caller, query: str, param: str) -> None:

@@ -111,7 +111,13 @@ def test_a_body_that_is_not_a_json_object_is_refused(
             assert response.status_code == 403, "who has no CSRF token is not listened to"
 
 
-@pytest.mark.parametrize("query", ["amount=x", "amount=0", "amount=1.5", "country=XX", "currency=EUR", "account=x"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "amount=x", "amount=0", "amount=1.5", "amount=5.000", "amount=5.0", "amount=%2B5", "amount=%D9%A5",
+        "amount=" + "9" * 30, "country=XX", "currency=EUR", "account=x",
+    ],
+)  # fmt: skip
 def test_a_wrong_parameter_of_payment_methods_is_refused(boss: Caller, query: str) -> None:
     response = boss.get(f"payment-methods/?{query}")
     assert (response.status_code, error(response)["param"]) == (400, query.partition("=")[0])
