@@ -10,7 +10,7 @@ payment's country.
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import date, datetime, time, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.utils.formats import date_format
@@ -48,6 +48,11 @@ def today() -> date:
 def start_of(day: date) -> datetime:
     """Return when a day of the site begins. If clocks skip midnight, its first moment."""
     return from_site(datetime.combine(day, time.min))
+
+
+def end_of(day: date) -> datetime:
+    """Return the last moment of a day of the site."""
+    return start_of(day + timedelta(days=1)) - timedelta(microseconds=1)
 
 
 def moment(at: datetime) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 import django_filters
@@ -20,7 +20,7 @@ from rest_framework.response import Response
 
 from payments_integration import enums, permissions, schemas
 from payments_integration.api.errors import invalid, missing
-from payments_integration.dates import start_of
+from payments_integration.dates import end_of, start_of
 from payments_integration.db import keyset
 from payments_integration.models import OperationState, Payment
 from payments_integration.models.mirrors import payer_document, payer_email
@@ -71,7 +71,7 @@ class TimeField(forms.CharField):
         day = date.fromisoformat(text)
         if day.year >= schemas.LATEST.year:
             return schemas.LATEST
-        return start_of(day + timedelta(days=1)) - timedelta(microseconds=1) if self.ends else start_of(day)
+        return end_of(day) if self.ends else start_of(day)
 
 
 class TimeFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from datetime import date, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,7 +14,8 @@ from django.db import connections, router
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from payments_integration import conf, dates
+from payments_integration import conf
+from payments_integration.dates import end_of, from_site, start_of
 from payments_integration.db.transactions import in_transaction
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
@@ -48,17 +49,25 @@ def confirm(question: str, word: str, *, flag: str, done: str) -> None:
 
 
 def time_argument(text: str) -> datetime:
-    """Parse a date or date-time in ISO 8601, in the site's time zone if it names none."""
+    """Parse a date or date-time in ISO 8601, in the site's time zone if it names none. A date is its first moment."""
+    return _time(text, start_of)
+
+
+def end_argument(text: str) -> datetime:
+    """Parse a date or date-time as ``time_argument`` does. A date is its last moment."""
+    return _time(text, end_of)
+
+
+def _time(text: str, of_day: Callable[[date], datetime]) -> datetime:
     try:
+        if day := parse_date(text):
+            return of_day(day)
         value = parse_datetime(text)
-        day = parse_date(text) if value is None else None
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ArgumentTypeError(f"{text!r} is not a time: {error}") from None
-    if value is None and day is not None:
-        value = datetime(day.year, day.month, day.day)  # noqa: DTZ001  (made aware below)
     if value is None:
         raise ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z")
-    return value if timezone.is_aware(value) else dates.from_site(value)
+    return value if timezone.is_aware(value) else from_site(value)
 
 
 def require_tables() -> None:

@@ -15,6 +15,7 @@ from payments_integration.dates import day_of, on_site
 from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
+    end_argument,
     provider_failure,
     require_database,
     time_argument,
@@ -42,7 +43,11 @@ class Command(PaymentsCommand):
         parser.add_argument(
             "--since", type=time_argument, help="read events, or dispatch what happened, from here (ISO 8601)"
         )
-        parser.add_argument("--until", type=time_argument, help="read events up to here (ISO 8601)")
+        parser.add_argument(
+            "--until",
+            type=end_argument,
+            help="read events up to here (ISO 8601); a date includes that day, a time without a zone is the site's",
+        )
         parser.add_argument("--full", action="store_true", help="also compare every object, field by field")
         parser.add_argument(
             "--dispatch-history",

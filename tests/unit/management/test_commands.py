@@ -117,6 +117,17 @@ class TestReconcile:
         assert "0 recovered" in run("payments_reconcile", "--since", "2020-01-01", "--until", "2020-01-02T00:00:00Z")
         assert not Event.objects.exists()
 
+    def test_the_last_day_of_a_range_is_read_whole(self, settings: Any) -> None:
+        settings.TIME_ZONE = "America/Santiago"
+        with mock.patch("payments_integration.reconciliation.reconcile_events", return_value=rows.run()) as read:
+            run("payments_reconcile", "--account=default", "--since", "2026-01-31", "--until", "2026-01-31")
+            run("payments_reconcile", "--account=default", "--until", "2026-01-31T12:00:00")
+        days, noon = [call.kwargs for call in read.call_args_list]
+        assert [days[name].isoformat() for name in ("since", "until")] == [
+            "2026-01-31T00:00:00-03:00", "2026-01-31T23:59:59.999999-03:00"
+        ]  # fmt: skip
+        assert noon["until"].isoformat() == "2026-01-31T12:00:00-03:00"
+
     def test_a_terminal_shows_the_progress(self, sandbox: ProviderSandbox) -> None:
         missed_payment(sandbox)
         terminal = io.StringIO()
@@ -136,6 +147,7 @@ class TestReconcile:
             (["--account", "missing"], "no account"),
             (["--since", "yesterday"], "write 2026-01-31"),
             (["--since", "2026-13-01"], "not a time"),
+            (["--until", "9999-12-31"], "not a time"),
             (["--since", "2026-01-02", "--until", "2026-01-01"], "before --until"),
             (["--since", "0001-01-01"], "between 1970 and now"),
             (["--since", "2926-01-01"], "between 1970 and now"),
