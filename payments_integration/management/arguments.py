@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -20,6 +20,8 @@ from payments_integration.db.transactions import in_transaction
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
 
+#: A time before it is a slip.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 #: Exit codes. 1 is any other failure, and 2 wrong arguments or settings.
 EXIT_KEY_REFUSED = 3
 EXIT_UNREACHABLE = 4
@@ -68,6 +70,12 @@ def _time(text: str, of_day: Callable[[date], datetime]) -> datetime:
     if value is None:
         raise ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z")
     return value if timezone.is_aware(value) else from_site(value)
+
+
+def require_past(since: datetime | None) -> None:
+    """Raise CommandError if ``--since`` is not a time when something can have happened."""
+    if since and not EARLIEST <= since <= timezone.now():
+        raise CommandError("--since must be a time between 1970 and now.", returncode=2)
 
 
 def require_tables() -> None:

@@ -53,7 +53,7 @@ class Command(PaymentsCommand):
         try:
             getattr(self, f"_{options['action']}")(account, options)
         except ValidationError as error:
-            raise CommandError("; ".join(error.messages)) from None
+            raise CommandError("; ".join(error.messages), returncode=2) from None
         except PaymentsError as error:
             raise CommandError(str(error), returncode=exit_code(recorded_error(error))) from None
 

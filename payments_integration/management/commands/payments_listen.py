@@ -21,6 +21,7 @@ from payments_integration.management.arguments import (
     chosen_accounts,
     exit_code,
     require_database,
+    require_past,
     time_argument,
 )
 from payments_integration.management.command import PaymentsCommand
@@ -46,6 +47,7 @@ class Command(PaymentsCommand):
         parser.add_argument("--once", action="store_true", help="poll once and exit")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_past(options["since"])
         (account,) = chosen_accounts(options["account"])
         require_database()
         self.patterns: list[str] = options["events"] or ["*"]

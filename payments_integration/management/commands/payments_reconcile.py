@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError
-from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
 from payments_integration.dates import day_of, on_site
@@ -18,14 +17,12 @@ from payments_integration.management.arguments import (
     end_argument,
     provider_failure,
     require_database,
+    require_past,
     time_argument,
 )
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.progress import Progress
 from payments_integration.models import ReconciliationRun, RunState
-
-#: A time before it is a slip.
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Command(PaymentsCommand):
@@ -57,16 +54,16 @@ class Command(PaymentsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         since, until = options["since"], options["until"]
-        if since and not EARLIEST <= since <= timezone.now():
-            raise CommandError("--since must be a time between 1970 and now.")
+        require_past(since)
         if since and until and since >= until:
-            raise CommandError("--since must be before --until.")
+            raise CommandError("--since must be before --until.", returncode=2)
         if options["dispatch_history"] and not since:
             raise CommandError(
-                "--dispatch-history needs --since TIME: handlers are called for everything from that time on."
+                "--dispatch-history needs --since TIME: handlers are called for everything from that time on.",
+                returncode=2,
             )
         if options["dispatch_history"] and (until or options["full"]):
-            raise CommandError("--dispatch-history goes with --since and --account only.")
+            raise CommandError("--dispatch-history goes with --since and --account only.", returncode=2)
         accounts = chosen_accounts(options["account"])
         require_database()
         if options["dispatch_history"]:

@@ -8,10 +8,11 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
 
+from payments_integration import conf
 from payments_integration.management.arguments import require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
-from payments_integration.reconciliation import RenameRefused, rename_account
+from payments_integration.reconciliation import RenameRefused, rename_account, stored_accounts
 
 
 class Command(PaymentsCommand):
@@ -34,7 +35,9 @@ class Command(PaymentsCommand):
         except ImproperlyConfigured as error:
             raise CommandError(str(error), returncode=2) from None
         except RenameRefused as error:
-            raise CommandError(f"Nothing was renamed: {error}.") from None
+            configured = conf.current().ACCOUNTS
+            is_wrong = new not in configured or old in configured or old not in stored_accounts()
+            raise CommandError(f"Nothing was renamed: {error}.", returncode=2 if is_wrong else 1) from None
         for table, count in counts.items():
             self.stdout.write(f"{count} rows of {table}")
         self.stdout.write(f"The account {old} is called {new} now.")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,13 @@ def run(*words: str, **options: Any) -> str:
     out = io.StringIO()
     call_command(*words, stdout=out, stderr=out, **options)
     return out.getvalue()
+
+
+def assert_wrong(*words: str, says: str) -> None:
+    with pytest.raises(CommandError, match=says) as caught:
+        run(*words)
+    # A command that code calls leaves the exit to its parser, which ends a process with 2.
+    assert caught.value.returncode == 2 or str(caught.value).startswith("Error: ")
 
 
 @pytest.fixture
@@ -151,11 +158,12 @@ class TestReconcile:
             (["--since", "2026-01-02", "--until", "2026-01-01"], "before --until"),
             (["--since", "0001-01-01"], "between 1970 and now"),
             (["--since", "2926-01-01"], "between 1970 and now"),
+            (["--dispatch-history"], "needs --since"),
+            (["--dispatch-history", "--since", "2026-01-01", "--full"], "goes with --since"),
         ],
     )
     def test_reconcile_refuses_wrong_arguments(self, words: list[str], says: str) -> None:
-        with pytest.raises(CommandError, match=says):
-            run("payments_reconcile", *words)
+        assert_wrong("payments_reconcile", *words, says=says)
 
 
 class TestProcess:
@@ -467,15 +475,30 @@ class TestEndpoints:
         assert WebhookEndpoint.objects.get(url=self.URL).events == ["payment.succeeded"]
 
     def test_endpoints_shows_errors(self, sandbox: ProviderSandbox) -> None:
-        with pytest.raises(CommandError, match=r"(?i)https"):
-            run("payments_endpoints", "create", "http://shop.example/")
+        assert_wrong("payments_endpoints", "create", "http://shop.example/", says=r"(?i)https")
+        assert_wrong("payments_endpoints", "delete", "pay_1", says="not the id of a webhook endpoint")
         with pytest.raises(CommandError, match="resource_not_found"):
             run("payments_endpoints", "rotate", "whk_unknown")
         with pytest.raises(CommandError, match="no account"):
             run("payments_endpoints", "list", "--account", "missing")
 
 
+def later() -> datetime:
+    """Return a time after the sandbox's newest event."""
+    return timezone.now() + timedelta(hours=1)
+
+
+def listen_from_later() -> None:
+    """Listen to what an earlier listener has left only."""
+    with mock.patch("payments_integration.management.commands.payments_listen.require_past"):
+        run("payments_listen", "--once", since=later())
+
+
 class TestListen:
+    @pytest.mark.parametrize("since", ["2926-01-01", "9999-12-31", "0001-01-01"])
+    def test_listen_refuses_a_time_when_nothing_can_have_happened(self, since: str) -> None:
+        assert_wrong("payments_listen", "--once", "--since", since, says="between 1970 and now")
+
     def test_listen_puts_events_into_the_inbox(self, sandbox: ProviderSandbox, receiver: Receiver) -> None:
         missed_payment(sandbox)
         output = run("payments_listen", "--once")
@@ -498,12 +521,11 @@ class TestListen:
             assert "Stopped." in run("payments_listen")
         assert Event.objects.exists()
         assert not receiver.events
-        since = timezone.now() + timedelta(hours=1)
-        AccountState.objects.update(window_from=since)
-        run("payments_listen", "--once", since=since)
+        AccountState.objects.update(window_from=later())
+        listen_from_later()
         assert not receiver.events, "they are left to the pass that has this window"
         AccountState.objects.update(window_from=None)
-        run("payments_listen", "--once", since=since)
+        listen_from_later()
         assert len(receiver.events) == Event.objects.count()
 
     def test_listen_begins_now_if_an_earlier_one_was_interrupted_long_ago(
@@ -515,7 +537,7 @@ class TestListen:
         left = Event.objects.count()
         Event.objects.update(received_at=timezone.now() - timedelta(hours=2))
         missed_payment(sandbox)
-        run("payments_listen", "--once", since=timezone.now() + timedelta(hours=1))
+        listen_from_later()
         assert len(receiver.events) == Event.objects.count() == left
 
     def test_listen_prints_the_types_asked_for_and_receives_all(self, sandbox: ProviderSandbox) -> None:

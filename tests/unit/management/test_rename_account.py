@@ -104,8 +104,9 @@ def test_models_with_the_alias_in_a_column_are_named(named: Any, capsys: pytest.
 def test_the_setting_comes_first(settings: Any, aliases: tuple[str, ...], words: str) -> None:
     settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {alias: {**OLD, "API_KEY": f"sk_test_{alias}"} for alias in aliases}}
     rows.payout(account="old")
-    with pytest.raises(CommandError, match=words):
+    with pytest.raises(CommandError, match=words) as caught:
         rename()
+    assert caught.value.returncode == 2
     assert Payout.objects.get().account == "old"
 
 
@@ -119,15 +120,17 @@ def test_a_name_that_is_taken_is_refused(named: Any, table: str) -> None:
         CommandError,
         match=r"under each alias: old has 0 operations and 1 events, new has . operations and . events\."
         " First set DISPATCH_SINCE of the account",
-    ):
+    ) as caught:
         rename()
+    assert caught.value.returncode == 1
     assert Payout.objects.filter(account="old").count() == 1
 
 
 def test_a_name_without_rows_is_a_mistake(named: Any) -> None:
     named("new")
-    with pytest.raises(CommandError, match="no table has a row of old; if it was renamed before"):
+    with pytest.raises(CommandError, match="no table has a row of old; if it was renamed before") as caught:
         rename()
+    assert caught.value.returncode == 2
 
 
 @pytest.mark.parametrize("busy", ["state", "sweep", "operation", "dispatch", "refresh", "run"])
