@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -526,14 +527,33 @@ def check_deployment(**options: Any) -> Messages:
             f"The checkout pages show QR codes and bar codes as text only: {', '.join(missing)} not installed.",
             hint=f"{codes.EXTRA}, or silence this if your payers do not use them.",
         )
-    if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER and not settings.SECURE_REDIRECT_EXEMPT:
+    if not _settings_are_wrong():
+        yield from _redirecting(conf.current())
+        yield from _for_development(conf.current())
+
+
+def _redirecting(current: conf.Settings) -> Messages:
+    """Return warnings of settings that redirect deliveries: the provider counts a redirect as a failure."""
+    if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
+        paths = list(filter(None, map(site_urls.webhook_path, current.ACCOUNTS)))
+        exempt = settings.SECURE_REDIRECT_EXEMPT
+        # As SecurityMiddleware does it.
+        if found := [path for path in paths if not any(re.search(each, path.lstrip("/")) for each in exempt)]:
+            yield _warning(
+                "W003",
+                f"SECURE_SSL_REDIRECT may redirect webhook deliveries to {', '.join(found)}; the provider counts a "
+                "redirect as a failure.",
+                hint="Set SECURE_PROXY_SSL_HEADER, or add the webhook's path to SECURE_REDIRECT_EXEMPT, without its "
+                "first slash.",
+            )
+    if settings.PREPEND_WWW:
         yield _warning(
             "W003",
-            "SECURE_SSL_REDIRECT may redirect webhook deliveries; the provider counts a redirect as a failure.",
-            hint="Set SECURE_PROXY_SSL_HEADER, or add the webhook's path to SECURE_REDIRECT_EXEMPT.",
+            "PREPEND_WWW redirects webhook deliveries if their address has no www.; the provider counts a redirect "
+            "as a failure.",
+            hint="Create the endpoint with the www. address and silence this, or redirect in the proxy, with an "
+            "exception for the webhook's path.",
         )
-    if not _settings_are_wrong():
-        yield from _for_development(conf.current())
 
 
 def _for_development(current: conf.Settings) -> Messages:

@@ -267,9 +267,25 @@ class TestNoRedirect:
 
     @pytest.mark.case(13)
     def test_a_system_check_warns_of_settings_that_would_redirect_a_delivery(self, settings: Any) -> None:
-        assert "payments_integration.W003" not in [message.id for message in checks.check_deployment()]
+        def found() -> list[str]:
+            return [each.msg for each in checks.check_deployment() if each.id == "payments_integration.W003"]
+
+        accounts = list(settings.PAYMENTS_INTEGRATION["ACCOUNTS"])
+        assert accounts == ["default", "second"]
+        assert found() == []
         settings.SECURE_PROXY_SSL_HEADER = None
-        assert "payments_integration.W003" in [message.id for message in checks.check_deployment()]
+        for exempt, redirected in (
+            ([], "/payments/webhook/, /payments/webhook/second/"),
+            ([r"^healthz$", r"^/payments/webhook/"], "/payments/webhook/, /payments/webhook/second/"),
+            ([r"^payments/webhook/$"], "/payments/webhook/second/"),
+            ([r"^healthz$", r"webhook/"], ""),
+        ):
+            settings.SECURE_REDIRECT_EXEMPT = exempt
+            words = f"SECURE_SSL_REDIRECT may redirect webhook deliveries to {redirected}; "
+            assert [words in each for each in found()] == [True] * bool(redirected)
+        settings.PREPEND_WWW = True
+        (warning,) = found()
+        assert warning.startswith("PREPEND_WWW redirects")
 
 
 # What is in the body
