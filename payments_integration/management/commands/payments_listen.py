@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -59,13 +58,7 @@ class Command(PaymentsCommand):
                     f"Known: {', '.join(EVENT_TYPES)}."
                 )
         since = reconciliation.polled_from(account, options["since"] or timezone.now() - timedelta(minutes=1))
-        try:
-            self._listen(account, since, options)
-        except BrokenPipeError:
-            # The reader, such as `head`, has gone. Send what Python still buffers to nowhere.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stdout.fileno())
-            os.close(nowhere)
+        self._listen(account, since, options)
 
     def _listen(self, account: str, since: Any, options: dict[str, Any]) -> None:
         self._say(f"Listening for events of account {account}. Ctrl-C stops it.")
@@ -75,7 +68,7 @@ class Command(PaymentsCommand):
                     since = self._poll(account, since)
                 except PaymentsError as error:
                     self._report(error, is_last=options["once"])
-                if options["once"]:
+                if options["once"] or self.reader_has_gone:
                     return
                 time.sleep(max(0.1, options["interval"]))
         except KeyboardInterrupt:

@@ -244,14 +244,15 @@ def test_the_page_on_the_report_has_every_class_of_it() -> None:
     assert {*shown, "Report", "AccountReport"} == defined
 
 
-def typed(*words: str, database: str) -> subprocess.CompletedProcess[str]:
+def typed(*words: str, database: str, stdout: int = subprocess.PIPE, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a shell, with the settings of the example project."""
     return subprocess.run(
         check=False,
         args=[sys.executable, "-W", "error", "manage.py", "payments_health", *words],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": f"sqlite:///{database}"},
-        capture_output=True,
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{database}", **env},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=60,
     )
@@ -283,3 +284,22 @@ def test_wrong_arguments_exit_with_2(tmp_path: Path, words: list[str]) -> None:
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path: Path, unbuffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = typed(database=str(tmp_path / "empty.sqlite3"), stdout=writing, PYTHONUNBUFFERED=unbuffered)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("buffering", [1, -1])
+def test_without_a_reader_all_is_still_well(buffering: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering) as out:
+        call_command("payments_health", stdout=out)
+        out.write("goes nowhere")

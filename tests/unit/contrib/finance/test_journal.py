@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import os
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -321,6 +322,16 @@ def test_days_may_be_texts_as_on_the_command_line() -> None:
     )
     assert out.getvalue() == run(JANUARY)[0]
     assert out.getvalue().count("pay_1") == 2
+
+
+def test_no_file_is_written_for_a_reader_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter(["first\n", "second\n", "third\n"])
+    monkeypatch.setitem(formats.FORMATS, "csv", lambda period: lines)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering=1) as out:
+        call_command("payments_journal", since=JANUARY.since, until=JANUARY.until, stdout=out, stderr=io.StringIO())
+    assert list(lines) == ["second\n", "third\n"]
 
 
 def test_a_backfill_writes_no_file(before_the_app: Callable[[], None]) -> None:

@@ -58,6 +58,8 @@ class Command(PaymentsCommand):
             with Progress(self.stderr) as progress:
                 for number, text in enumerate(FORMATS[options["format"]](period), start=1):
                     self.stdout.write(text, ending="")
+                    if self.reader_has_gone:
+                        break
                     # On a terminal, the lines themselves show the progress.
                     if not is_shown:
                         progress.count("entries written", number)
