@@ -342,6 +342,18 @@ def test_a_backfill_writes_no_file(before_the_app: Callable[[], None]) -> None:
     assert Movement.objects.get().object_id == "pay_1"
 
 
+@pytest.mark.parametrize(
+    "other",
+    ["--since=2026-01-01", "--until=2026-02-01", "--format=csv", "--format=hledger", "--check", "--account=default"],
+)
+def test_a_backfill_goes_alone(before_the_app: Callable[[], None], other: str) -> None:
+    before_the_app()
+    with pytest.raises(CommandError, match="--backfill goes alone") as caught:
+        call_command("payments_journal", "--backfill", other)
+    assert caught.value.returncode == 2
+    assert not Movement.objects.exists()
+
+
 @pytest.fixture
 def before_the_app(woken: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def arrive() -> None:

@@ -31,7 +31,7 @@ class Command(PaymentsCommand):
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--since", help="the first day, such as 2026-01-01")
         parser.add_argument("--until", help="the day after the last one, such as 2026-02-01")
-        parser.add_argument("--format", choices=list(FORMATS), default="csv", help="default: csv")
+        parser.add_argument("--format", choices=list(FORMATS), help="default: csv")
         parser.add_argument(
             "--check",
             action="store_true",
@@ -47,6 +47,8 @@ class Command(PaymentsCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
         if options["backfill"]:
+            if any(options[name] for name in ("since", "until", "format", "check", "account")):
+                raise CommandError("--backfill goes alone: it records everything, of every account.", returncode=2)
             with Progress(self.stderr) as progress:
                 balances.backfill()
                 recorded = movements.backfill(partial(progress.count, "objects looked at"))
@@ -56,7 +58,7 @@ class Command(PaymentsCommand):
         is_shown = self.stdout.isatty()
         try:
             with Progress(self.stderr) as progress:
-                for number, text in enumerate(FORMATS[options["format"]](period), start=1):
+                for number, text in enumerate(FORMATS[options["format"] or "csv"](period), start=1):
                     self.stdout.write(text, ending="")
                     if self.reader_has_gone:
                         break
