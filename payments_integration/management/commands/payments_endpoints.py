@@ -77,7 +77,7 @@ class Command(PaymentsCommand):
         if is_secure_url(url):  # the service refuses any other
             self._warn_of_other_views(url, account)
             self._warn_of_other_hosts(url)
-        self._confirm_second(url, account, may_ask=not options["no_input"])
+            self._confirm_second(url, account, may_ask=not options["no_input"])
         endpoint = services.create_webhook_endpoint(url=url, events=options["events"], account=account)
         self.stdout.write(self.style.SUCCESS(f"Created {endpoint.pk} for {endpoint.url}."))
         self._show_secret(endpoint, options)
@@ -121,7 +121,7 @@ class Command(PaymentsCommand):
 
     def _confirm_second(self, url: str, account: str, *, may_ask: bool) -> None:
         """Ask before creating a second endpoint for a URL: the provider would deliver every event twice."""
-        known = [row.pk for row in services.sync_webhook_endpoints(account=account) if row.url == url]
+        known = [row.pk for row in services.sync_webhook_endpoints(account=account) if _view(row.url) == _view(url)]
         if not known:
             return
         message = f"{url} has an endpoint already ({', '.join(known)}); a second one makes every event arrive twice."
@@ -146,6 +146,13 @@ class Command(PaymentsCommand):
     def _show_secret(self, endpoint: WebhookEndpoint, options: dict[str, Any]) -> None:
         if options["show_secret"]:
             self.stdout.write(f"Secret (shown only now): {getattr(endpoint, 'secret', '')}")
+
+
+def _view(url: str) -> tuple[str, str]:
+    """Return the host and path without what makes no difference: the host's case, a default port, a last slash."""
+    parts = urlsplit(url)
+    host = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
+    return host, parts.path.rstrip("/")
 
 
 def _as_json(endpoint: WebhookEndpoint) -> dict[str, Any]:

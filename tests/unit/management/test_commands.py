@@ -443,11 +443,15 @@ class TestEndpoints:
         with mock.patch("builtins.input") as asked, pytest.raises(CommandError, match=f"rotate {first}"):
             run("payments_endpoints", "create", self.URL, "--no-input")
         assert not asked.called
+        for same in ("https://Shop.Example/payments/webhook", "HTTPS://shop.example:443/payments/webhook/"):
+            with pytest.raises(CommandError, match=f"rotate {first}"):
+                run("payments_endpoints", "create", same, "--no-input")
         assert list(sandbox.project.endpoints) == before
         with mock.patch("builtins.input", return_value="y"):
             run("payments_endpoints", "create", self.URL)
         assert len(sandbox.project.endpoints) == len(before) + 1
-        run("payments_endpoints", "create", "https://other.example/payments/webhook/", "--no-input")
+        for other in ("https://other.example/payments/webhook/", "https://shop.example/Payments/webhook/"):
+            run("payments_endpoints", "create", other, "--no-input")
 
     def test_endpoints_can_be_created_listed_rotated_and_deleted(self, sandbox: ProviderSandbox) -> None:
         output = run("payments_endpoints", "create", self.URL)
