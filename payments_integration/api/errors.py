@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -300,7 +300,7 @@ def _of_framework(error: drf.APIException) -> Problem | None:
     if isinstance(error, drf.ValidationError) and isinstance(error.detail, dict):
         return wrong(
             [
-                WrongField(str(name), "parameter_invalid", " ".join(map(str, messages)))
+                WrongField(str(name), "parameter_invalid", " ".join(dict.fromkeys(_texts(messages))))
                 for name, messages in error.detail.items()
             ]
         )
@@ -308,3 +308,14 @@ def _of_framework(error: drf.APIException) -> Problem | None:
         return None
     code = "parameter_invalid" if error.status_code == 400 else error.default_code
     return Problem(error.status_code, code, str(error.detail), type=INVALID_REQUEST)
+
+
+def _texts(detail: Any) -> Iterator[str]:
+    """Yield the messages of a parameter. REST framework nests the messages for the items of a list."""
+    if isinstance(detail, Mapping):
+        detail = list(detail.values())
+    if not isinstance(detail, list):
+        yield str(detail)
+        return
+    for each in detail:
+        yield from _texts(each)

@@ -168,6 +168,11 @@ class TestDecisions:
         assert (response.status_code, error(response)["param"]) == (400, param)
         assert Operation.objects.get(pk=stuck).state == "needs_person"
 
+    def test_a_wrong_item_of_a_list_is_explained(self, boss: Caller, stuck: str) -> None:
+        body = {"decision": "mark_others", "object_ids": ["pay_1", {}, {}]}
+        found = error(boss.post(f"operations/{stuck}/decide/", body, key=None))
+        assert (found["param"], found["message"]) == ("object_ids", "Not a valid string.")
+
 
 class TestSearch:
     @pytest.fixture(autouse=True)
