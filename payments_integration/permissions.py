@@ -87,6 +87,12 @@ def _kind(actor: object) -> str:
     return "" if label == settings.AUTH_USER_MODEL.lower() else f"{label}:"
 
 
+def name_of(user: object) -> str:
+    """Return the username of a user, or the text of a customer who has none."""
+    get_username = getattr(user, "get_username", None)
+    return str(user if get_username is None else get_username())
+
+
 def actor_name(actor: str) -> str:
     """Return a stored actor as people know it: ``ana`` for ``2:ana``; text unchanged."""
     return re.sub(rf"\A{_USER_ID}", "", actor)

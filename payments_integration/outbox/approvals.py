@@ -205,7 +205,7 @@ def _is_requester(operation: Operation, actor: object, who: str) -> bool:
 
 def _has_same_name(operation: Operation, actor: Any) -> bool:
     """Return True if the requester has the name of this user: as text, or as another user of the same name."""
-    asked, mine = operation.actor.casefold(), str(actor.get_username()).casefold()
+    asked, mine = operation.actor.casefold(), permissions.name_of(actor).casefold()
     pk, _colon, name = asked.partition(":")
     return mine in (asked, name) or pk == str(actor.pk).casefold()
 

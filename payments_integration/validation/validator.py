@@ -16,6 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from payments_integration.money import INT64_MAX, example_for
+from payments_integration.permissions import name_of
 from payments_integration.validation.urls import is_encoded, is_secure_url
 
 Json = dict[str, Any]
@@ -221,14 +222,16 @@ class Validator:
         return plain
 
     def actor(self, name: str, value: object) -> str:
-        """Return who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""
+        """Return who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user.
+
+        A customer of another kind has a primary key, and perhaps no ``get_username``; then ``str(…)`` is the name.
+        """
         if value is not None and not isinstance(value, str):
-            get_username = getattr(value, "get_username", None)
-            if get_username is None:
+            pk = getattr(value, "pk", None)
+            if pk is None and not hasattr(value, "get_username"):
                 self.fail(name, _("This must be a user or text."))
                 return ""
-            pk = getattr(value, "pk", None)
-            value = "" if pk is None else f"{pk}:{get_username()}"[:MAX_TEXT]  # an anonymous user
+            value = "" if pk is None else f"{pk}:{name_of(value)}"[:MAX_TEXT]  # an anonymous user
         return self.text(name, value) if value else ""
 
     def _django(self, name: str, value: object, validator: Callable[[str], None], message: Message) -> str:

@@ -56,14 +56,14 @@ def as_asked(request: Request, body: dict[str, Any]) -> dict[str, Any]:
 
 
 class Member:
-    """A customer in a table of the shop's own, whose numbers are also users' numbers."""
+    """A customer in a table of the shop's own, whose numbers are also users' numbers. It has no ``get_username``."""
 
     is_authenticated = is_active = True
 
     def __init__(self, pk: int) -> None:
         self.pk = pk
 
-    def get_username(self) -> str:
+    def __str__(self) -> str:
         return f"member-{self.pk}"
 
 

@@ -113,6 +113,7 @@ def test_a_customer_of_another_table_is_not_the_user_with_the_same_number(
     theirs = customer.post("payments/", BODY).json()["id"]
     own = member.post("payments/", BODY, **number).json()["id"]
     assert own != theirs, "their keys are alike"
+    assert Operation.objects.get(result_id=own).actor == f"{customer.user.pk}:member-{customer.user.pk}"
     for caller, headers, sees, misses in ((customer, {}, theirs, own), (member, number, own, theirs)):
         assert [row["id"] for row in caller.get("payments/", **headers).json()["data"]] == [sees]
         assert caller.get(f"payments/{misses}/", **headers).status_code == 404

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, models, transaction
 from django.db.models import signals
 from django.test.utils import isolate_apps
@@ -120,6 +121,19 @@ def test_the_actor_is_kept_as_text(fake: Fake) -> None:
     user = User.objects.create(username="ana")
     services.create_payment(**PAYMENT, actor=user)
     assert only_operation().actor == f"{user.pk}:ana"
+
+
+def test_a_customer_without_a_username_is_kept_by_the_text(fake: Fake) -> None:
+    group = Group.objects.create(name="regulars")
+    services.create_payment(**PAYMENT, actor=group)
+    assert (only_operation().actor, only_operation().actor_id) == (f"{group.pk}:regulars", f"auth.group:{group.pk}")
+
+
+@pytest.mark.parametrize("actor", [7, object(), Group()])
+def test_what_is_no_user_and_no_text_is_refused_as_an_actor(fake: Fake, actor: object) -> None:
+    with pytest.raises(ValidationError, match="must be a user or text"):
+        services.create_payment(**PAYMENT, actor=actor)
+    assert not Operation.objects.exists()
 
 
 @pytest.mark.promise(5)
