@@ -173,6 +173,14 @@ def _without_effect(raw: Mapping[str, Any]) -> Messages:
                 "for what happens until then.",
                 hint="Set it to a time that has passed, or leave it out.",
             )
+    most, limit = conf.current().MAX_WEBHOOK_BYTES, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if limit is not None and limit < most:
+        yield _warning(
+            "W035",
+            f'{conf.NAME}["MAX_WEBHOOK_BYTES"] allows deliveries of {most} bytes, and DATA_UPLOAD_MAX_MEMORY_SIZE is '
+            f"{limit}: Django refuses a larger delivery with 413, so it is never stored.",
+            hint=f"Set DATA_UPLOAD_MAX_MEMORY_SIZE to {most} or more.",
+        )
     processing = raw.get("PROCESSING", "inline")
     # django-tenants' setting. Not imported: the name is from its documentation.
     if processing != "inline" and any(f"{app}.".startswith(f"{ID}.") for app in getattr(settings, "TENANT_APPS", ())):

@@ -529,6 +529,23 @@ def test_the_checks_are_registered() -> None:
         assert "payments_integration.E002" in [message.id for message in checks.run_checks()]
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "is_warned_of"),
+    [
+        (None, 2**26, False), (2_621_440, None, False), (2**20, None, False), (2**20 - 1, None, True),
+        (2_621_440, 2**22, True), (100_000, 65_536, False),
+    ],
+)  # fmt: skip
+def test_a_limit_of_django_that_refuses_deliveries_is_warned_of(
+    settings: Any, limit: int | None, most: int | None, is_warned_of: bool
+) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = limit
+    settings.PAYMENTS_INTEGRATION = account() | ({} if most is None else {"MAX_WEBHOOK_BYTES": most})
+    found = [each for each in check_settings() if each.id == "payments_integration.W035"]
+    assert bool(found) is is_warned_of
+    assert all(f"DATA_UPLOAD_MAX_MEMORY_SIZE is {limit}" in each.msg for each in found)
+
+
 def test_deployment_checks_warn_about_redirects_and_the_default_key(settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
     settings.PAYMENTS_INTEGRATION = account(API_KEY="sk_live_1")
