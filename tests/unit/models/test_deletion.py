@@ -28,6 +28,7 @@ MAKE: dict[str, Callable[[], models.Model]] = {
     "webhook_endpoint": rows.endpoint,
     "operation": rows.operation,
 }
+KEPT: list[type[Payment]] = []
 every_row = pytest.mark.parametrize("make", MAKE.values(), ids=list(MAKE))
 
 
@@ -35,6 +36,8 @@ def of_a_merchant(**meta: Any) -> type[Payment]:
     """A model that inherits from ours, as when a project with it has started."""
     options = type("Meta", (), {"app_label": "merchant", "apps": Apps(), **meta})
     model = type("OurPayment", (Payment,), {"__module__": __name__, "Meta": options})
+    # A signal knows a model by its id(), which a class of another test would get once this one is gone.
+    KEPT.append(model)
     protect([model])
     return model
 
