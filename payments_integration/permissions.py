@@ -63,6 +63,7 @@ def user_id(actor: object) -> str:
     """Return a user's primary key as text, which stays when the name changes; "" for text and for None.
 
     The key of another model than AUTH_USER_MODEL begins with the model, because two tables may use the same numbers.
+    An object that is no model, such as the user of a token, stands for the user with its key.
     """
     pk = getattr(actor, "pk", None)
     if pk is None or pk == "":
@@ -73,18 +74,16 @@ def user_id(actor: object) -> str:
 
 
 def _kind(actor: object) -> str:
-    """Return ``app.model:``, or ``module.Class:`` of an object that is no model; "" for AUTH_USER_MODEL."""
+    """Return ``app.model:`` of a model; "" for AUTH_USER_MODEL and for what is no model."""
     # A middleware's lazy object tells its user's class only as an attribute.
-    kind: Any = actor.__class__
-    options = getattr(kind, "_meta", None)
+    options = getattr(actor.__class__, "_meta", None)
     if options is None:
-        return f"{kind.__module__}.{kind.__qualname__}:"
-    model = options.concrete_model
+        return ""
+    options, user_model = options.concrete_model._meta, settings.AUTH_USER_MODEL.lower()
     # A child of another model has the parent's key.
-    while getattr(model._meta.pk.remote_field, "parent_link", False):
-        model = model._meta.pk.remote_field.model
-    label = model._meta.label_lower
-    return "" if label == settings.AUTH_USER_MODEL.lower() else f"{label}:"
+    while options.label_lower != user_model and getattr(options.pk.remote_field, "parent_link", False):
+        options = options.pk.remote_field.model._meta
+    return "" if options.label_lower == user_model else f"{options.label_lower}:"
 
 
 def name_of(user: object) -> str:

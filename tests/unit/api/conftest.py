@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -59,6 +59,8 @@ class Member:
     """A customer in a table of the shop's own, whose numbers are also users' numbers. It has no ``get_username``."""
 
     is_authenticated = is_active = True
+    #: As a model of the shop has it.
+    _meta = Group._meta
 
     def __init__(self, pk: int) -> None:
         self.pk = pk

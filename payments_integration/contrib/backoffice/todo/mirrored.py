@@ -25,7 +25,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Coalesce, Concat, Least, NullIf, Upper
+from django.db.models.functions import Coalesce, Concat, NullIf, Upper
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -274,15 +274,16 @@ def _refunds(asked: Asked) -> QuerySet[Any]:
 
 
 def _too_few_refunds_since() -> QuerySet[Refund]:
-    """Return failed refunds, up to the outer one, after whose failure too few others were made for all until then.
+    """Return failed refunds of the same amount, up to the outer one, since which too few were made for all until then.
 
     A refund of as much that is made, or asked for, after another one failed replaces one. The one that failed first
     comes first. What was asked for before, such as for another item, replaces nothing.
     """
     of_payment: dict[str, Any] = {"account": OuterRef("account"), "payment_id": OuterRef("payment_id")}
-    failed = Refund.objects.filter(**of_payment, status__in=_FAILED_REFUND, gone_at=None)
+    same: dict[str, Any] = {**of_payment, "amount": OuterRef("amount")}
+    failed = Refund.objects.filter(**same, status__in=_FAILED_REFUND, gone_at=None)
     failed = failed.annotate(began=_began(Refund.kind))
-    as_much, since = Q(amount__gte=OuterRef("least")), Q(created_at__gt=OuterRef("began"))
+    as_much, since = Q(amount__gte=OuterRef("amount")), Q(created_at__gt=OuterRef("began"))
     others = Refund.objects.filter(as_much, since, **of_payment).exclude(pk=OuterRef("pk"))
     # Without an amount, all that is left is refunded.
     asked_for = open_refund_operations(*of_payment.values()).filter(as_much | Q(amount=None), since)
@@ -290,7 +291,6 @@ def _too_few_refunds_since() -> QuerySet[Refund]:
     until_it = failed.filter(_to_outer("gt"), _to_outer("lt", lambda name: OuterRef(OuterRef(name))))
     return (
         failed.filter(_to_outer("lt"))
-        .annotate(least=Least(F("amount"), OuterRef("amount")))
         .annotate(
             failed=_number(until_it),
             made=_number(others.exclude(status=RefundStatus.CANCELED)) + _number(asked_for),
