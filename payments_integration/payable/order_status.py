@@ -165,7 +165,7 @@ def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
         return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""
-    # A payment that was refunded in full is over. ``paid`` exceeds ``kept`` if one with money was refunded in part.
+    # A payment that was refunded in full asks for nothing. ``paid`` is more than ``kept`` after a refund of a part.
     if totals.in_progress and not totals.refunding and totals.paid == totals.kept:
         return OrderStatus.PARTIALLY_PAID, ""
     if totals.refunded:

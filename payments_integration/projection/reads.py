@@ -100,7 +100,7 @@ def number_of_events(kind: str, account: str, object_id: str | OuterRef) -> Subq
 
 
 def linked_reads(account: str, resource: schemas.AnyResource) -> dict[ObjectKey, str]:
-    """Return the read of the object that may change together with this one, without an event of its own.
+    """Return the object to read after a change of this one, with the reason. It may change without an event.
 
     A refund changes its payment's ``refunded_amount``. A refund that is executed by a payout is canceled with it, and
     the spec has no ``refund.canceled``.

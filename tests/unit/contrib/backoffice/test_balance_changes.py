@@ -198,7 +198,7 @@ def test_each_payout_of_a_batch_explains_a_change_of_its_own(boss: Client) -> No
         out = changed(rows.payout, 10 + number / 2 / 60, **batch)
         rows.change(out, at=rows.AT + timedelta(minutes=10 + (number / 2 + 0.3) / 60), status="processing")
     explained = [re.findall(r"BATCH-(\d) CLP 1,000 \w+ same amount", line[3]) for line in reversed(table(boss, row))]
-    # The last payout has no change of its own, and is shown beside the nearest.
+    # There are three changes for four payouts, so the last payout shares the nearest change.
     assert [*explained[:2], sorted(explained[2])] == [["0"], ["1"], ["2", "3"]]
 
 
