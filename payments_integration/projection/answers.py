@@ -65,7 +65,8 @@ class _Writes:
             seen.update(synced_at=timezone.now(), gone_at=None)
         changed = list(dict.fromkeys(self.changed))
         statements.update_many(changed)
-        mirror_written(changed)
+        # What a confirmed payment implies may have changed with its refunds.
+        mirror_written([*self.confirmed, *changed])
 
 
 @sensitive_variables()  # a report of an error would show payers

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.utils import timezone
@@ -270,6 +270,15 @@ class TestApproving:
         with refused("actor"):
             services.approve(waiting, person("ana", "approve_operation"))
         nothing_left(fake)
+
+    def test_a_customer_of_another_table_with_the_users_number_is_another_person(
+        self, fake: Fake, checker: User
+    ) -> None:
+        fake.available = 50_000
+        with pytest.raises(ApprovalRequired):
+            services.create_payout(**LIMITED, actor=Group(pk=checker.pk, name="Shop customers"))
+        assert only_operation().actor_id
+        assert services.approve(only_operation(), checker)
 
     @pytest.mark.case(81)
     @pytest.mark.parametrize("mark", ["is_hijacked", "is_impersonate"])
