@@ -207,7 +207,7 @@ def _has_same_name(operation: Operation, actor: Any) -> bool:
     """Return True if the requester has the name of this user: as text, or as another user of the same name."""
     asked, mine = operation.actor.casefold(), permissions.name_of(actor).casefold()
     pk, _colon, name = asked.partition(":")
-    # A text may begin with the user's key. A requester with an ``actor_id`` is a user, whose table tells the keys apart.
+    # A text may begin with the user's key. An ``actor_id`` tells the keys of two tables apart.
     return mine in (asked, name) or (not operation.actor_id and pk == str(actor.pk).casefold())
 
 
