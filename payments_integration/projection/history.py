@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from django.core.signals import setting_changed
@@ -46,6 +46,7 @@ Dated = TypeVar("Dated", Event, StatusChange)
 
 #: Until when the process trusts it, the first contact, and True if it is known whose key fills the mirror.
 _contacts: dict[str, tuple[float, datetime | None, bool]] = {}
+_installed_at: dict[str, datetime] = {}
 
 
 def is_history(account: str, at: datetime) -> bool:
@@ -133,15 +134,17 @@ def installed_at(app: str) -> datetime | None:
 
     None if that is not known, and in Django's test environment: tests have dates of their own.
     """
-    return None if conf.in_test_environment() else _installed_at(app, router.db_for_write(Event))
+    if conf.in_test_environment():
+        return None
+    if app not in _installed_at:
+        from django.db.migrations.recorder import MigrationRecorder  # noqa: PLC0415  (few processes need it)
 
-
-@cache
-def _installed_at(app: str, using: str) -> datetime | None:
-    from django.db.migrations.recorder import MigrationRecorder  # noqa: PLC0415  (few processes need it)
-
-    applied = MigrationRecorder(connections[using]).applied_migrations()
-    return min((each.applied for (label, _), each in applied.items() if label == app), default=None)
+        applied = MigrationRecorder(connections[router.db_for_write(Event)]).applied_migrations()
+        times = [each.applied for (label, _), each in applied.items() if label == app]
+        if not times:
+            return None  # not kept: the app may be migrated while this process runs
+        _installed_at[app] = min(times)
+    return _installed_at[app]
 
 
 def note_contact(account: str, at: datetime | None, *, proves_key: bool = True) -> None:

@@ -20,7 +20,8 @@ from django.contrib.auth.models import Permission, User
 from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 from django.core.mail import EmailMultiAlternatives
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client, override_settings
 from django.urls import include, path
 from django.utils import timezone
@@ -30,6 +31,7 @@ from payments_integration.contrib.finance.apps import close_months
 from payments_integration.contrib.receipts import apps, mails, options
 from payments_integration.contrib.receipts.models import ReceiptMail, ReceiptState
 from payments_integration.models import Operation, Payment
+from payments_integration.projection import history
 from payments_integration.testing import ProviderSandbox
 from tests.factories import checkout, rows
 from tests.unit.admin.conftest import boss as boss, browser, page  # the fixture is imported
@@ -164,6 +166,12 @@ def test_a_payment_of_before_the_installation_of_the_receipts_gets_none(monkeypa
     assert projection.installed_at("payments_receipts") is None
     monkeypatch.setattr(conf, "in_test_environment", lambda: False)
     projection.note_contact("default", timezone.now() - timedelta(days=90))
+    # A process may ask before the migrations have run.
+    monkeypatch.setattr(history, "_installed_at", {})
+    applied = MigrationRecorder(connection).migration_qs
+    applied.filter(app="payments_receipts").update(app="later")
+    assert projection.installed_at("payments_receipts") is None
+    applied.filter(app="later").update(app="payments_receipts")
     installed = projection.installed_at("payments_receipts")
     assert installed is not None
     dispatched(paid(succeeded_at=installed - timedelta(seconds=1)))
