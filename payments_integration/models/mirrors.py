@@ -490,7 +490,8 @@ def refunds_and_promises(payment: Payment, *, without: str = "") -> tuple[list[R
 
     Takes one statement. A transaction of MariaDB takes two, because a union has no locking reads.
     """
-    operations = as_committed(open_refund_operations(payment.account, payment.pk).exclude(pk=without))
+    of_payment = open_refund_operations(payment.account).filter(target_id=payment.pk)
+    operations = as_committed(of_payment.exclude(pk=without))
     refunds = as_committed(Refund.objects.filter(account=payment.account, payment_id=payment.pk))
     listed: QuerySet[Any, Any] = refunds.values_list("amount", "currency", "status", "state_at")
     asked: QuerySet[Any, Any] = operations.values_list("amount", "currency", Value(_PROMISED), "created_at")
@@ -541,17 +542,21 @@ def reported_refunded(payment: Payment, refunds: Iterable[Refund | RefundFigures
 
 def promised_refunds() -> Subquery:
     """Return the minor units that open operations ask to refund, to annotate payments; null if there are none."""
-    of_payment = open_refund_operations(OuterRef("account"), OuterRef("pk")).order_by()
+    of_payment = open_refund_operations(OuterRef("account")).filter(target_id=OuterRef("pk")).order_by()
     return Subquery(of_payment.values("target_id").annotate(total=Sum("amount")).values("total"))
 
 
 def sent_refund_operations(account: str, payment_id: str) -> QuerySet[Operation]:
     """Return the open refunds of a payment whose outcome is unknown: each may have made a refund."""
-    return open_refund_operations(account, payment_id).filter(state=OperationState.UNKNOWN, may_have_run=True)
+    asked = open_refund_operations(account).filter(target_id=payment_id)
+    return asked.filter(state=OperationState.UNKNOWN, may_have_run=True)
 
 
-def open_refund_operations(account: str | OuterRef, payment_id: str | OuterRef) -> QuerySet[Operation]:
-    """Return the refunds of a payment that are asked for, and may still happen or have happened unseen."""
+def open_refund_operations(account: str | OuterRef) -> QuerySet[Operation]:
+    """Return the refunds that are asked for, and may still happen or have happened unseen.
+
+    ``target_id`` is the payment.
+    """
     return Operation.objects.filter(
-        account=account, operation="create_refund", target_id=payment_id, state__in=OPEN_OPERATION_STATES, result_id=""
+        account=account, operation="create_refund", state__in=OPEN_OPERATION_STATES, result_id=""
     )

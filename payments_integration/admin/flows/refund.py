@@ -193,7 +193,7 @@ class RefundPage(ConfirmationPage):
         self.payment.refresh_from_db()
         site, payment = self.admin.admin_site, self.payment
         rest = refundable_rest(payment)
-        open_operations = open_refund_operations(payment.account, payment.pk).order_by("-created_at")
+        open_operations = open_refund_operations(payment.account).filter(target_id=payment.pk).order_by("-created_at")
         excess, all_of_it = self._excess(rest), format_money(max(rest, 0), payment.currency)
         title = _("Refund up to %(amount)s to %(person)s") if self._payer() else _("Refund up to %(amount)s")
         return {

@@ -1,9 +1,12 @@
-"""Find the rows of the to-do list about payments, payouts, refunds and operations: one statement finds all."""
+"""Find the rows of the to-do list about payments, payouts, refunds and operations: one statement finds nearly all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections import defaultdict
+from collections.abc import Collection
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 
 from django.db import router
@@ -26,7 +29,7 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Coalesce, Concat, NullIf, Upper
-from django.db.models.lookups import Exact
+from django.db.models.lookups import Exact, GreaterThan
 from django.utils import timezone
 
 from payments_integration.contrib.backoffice.models import Todo
@@ -66,6 +69,7 @@ _ATTEMPTS = 9
 #: The most orders reported as paid twice that are examined.
 _DOUBLES = 1_000
 _FAILED_REFUND = (RefundStatus.FAILED.value, RefundStatus.RETURNED.value)
+_DID_NOT_ARRIVE: dict[str, Any] = {"status__in": _FAILED_REFUND, "gone_at": None}
 #: A margin, because times of the provider's clock are compared with times of ours.
 _CLOCKS = timedelta(days=1)
 #: Stand for the texts of a call in the statement.
@@ -88,10 +92,12 @@ def mirrored_rows(asked: Asked) -> list[Found]:
     now = timezone.now()
     ages = [timedelta(days) for days in (0, CHARGEBACK_DAYS, FAILED_DAYS)]
     times = {NOW - each: now - each for age in ages for each in (age, age + _CLOCKS)}
-    # This is the only statement of the page that reads the big tables. Django takes longer to build it than the
-    # database to answer it.
+    # This statement reads the big tables. Django takes longer to build it than the database to answer it.
     using = router.db_for_write(Payment)
-    return [Found(*row) for row in _parts(like, SHOWN + 1, using=using, given=given, times=times)]
+    found = [Found(*row) for row in _parts(like, SHOWN + 1, using=using, given=given, times=times)]
+    refunded = {row.about for row in found if row.kind == Kind.REFUND}
+    replaced = _replaced(asked.account, refunded) if refunded else set()
+    return [row for row in found if row.kind != Kind.REFUND or row.thing not in replaced]
 
 
 @statements.built_once
@@ -270,38 +276,53 @@ def _refunds(asked: Asked) -> QuerySet[Any]:
         rows, _FAILED_REFUND, days=FAILED_DAYS,
         row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
         row_reason=Value("", CharField()), row_about=_text("payment_id"),
-    ).filter(Exists(_too_few_refunds_since()))  # fmt: skip
+    ).filter(_may_lack_another())  # fmt: skip
 
 
-def _too_few_refunds_since() -> QuerySet[Refund]:
-    """Return failed refunds of the same amount, up to the outer one, since which too few were made for all until then.
+def _may_lack_another() -> GreaterThan:
+    """Return the condition that fewer refunds of as much were made since a refund failed than failed in all.
 
-    A refund of as much that is made, or asked for, after another one failed replaces one. The one that failed first
-    comes first. What was asked for before, such as for another item, replaces nothing.
+    Otherwise it is replaced. ``_replaced`` compares the amounts of what this leaves.
     """
     of_payment: dict[str, Any] = {"account": OuterRef("account"), "payment_id": OuterRef("payment_id")}
-    same: dict[str, Any] = {**of_payment, "amount": OuterRef("amount")}
-    failed = Refund.objects.filter(**same, status__in=_FAILED_REFUND, gone_at=None)
-    failed = failed.annotate(began=_began(Refund.kind))
     as_much, since = Q(amount__gte=OuterRef("amount")), Q(created_at__gt=OuterRef("began"))
-    others = Refund.objects.filter(as_much, since, **of_payment).exclude(pk=OuterRef("pk"))
+    made = _not_canceled().filter(as_much, since, **of_payment).exclude(pk=OuterRef("pk"))
+    asked = open_refund_operations(OuterRef("account")).filter(target_id=OuterRef("payment_id"))
     # Without an amount, all that is left is refunded.
-    asked_for = open_refund_operations(*of_payment.values()).filter(as_much | Q(amount=None), since)
-    # The outer refund is two queries further out.
-    until_it = failed.filter(_to_outer("gt"), _to_outer("lt", lambda name: OuterRef(OuterRef(name))))
-    return (
-        failed.filter(_to_outer("lt"))
-        .annotate(
-            failed=_number(until_it),
-            made=_number(others.exclude(status=RefundStatus.CANCELED)) + _number(asked_for),
-        )
-        .filter(failed__gt=F("made"))
-    )
+    asked = asked.filter(as_much | Q(amount=None), since)
+    failed = Refund.objects.filter(**of_payment, **_DID_NOT_ARRIVE)
+    return GreaterThan(_number(failed), _number(made) + _number(asked))
 
 
-def _to_outer(than: str, outer: Callable[[str], Any] = OuterRef) -> Q:
-    """Return the condition that a refund failed before (``lt``) or after (``gt``) the outer one, or is that one."""
-    return Q(**{f"began__{than}": outer("began")}) | Q(**{"began": outer("began"), f"pk__{than}e": outer("pk")})
+def _replaced(account: str, payments: Collection[str]) -> set[str]:
+    """Return the refunds of these payments that did not arrive and that later ones replace. Takes three statements.
+
+    A refund that is made, or asked for, after others failed replaces as many of them as its amount covers, the largest
+    first. What was asked for before, such as for another item, replaces nothing.
+    """
+    refunds = _not_canceled().filter(account=account, payment_id__in=payments)
+    asked = open_refund_operations(account).filter(target_id__in=payments)
+    made = [
+        *refunds.values_list("payment_id", "created_at", "amount", "pk"),
+        *asked.values_list("target_id", "created_at", "amount", "pk"),
+    ]
+    failed = defaultdict(list)
+    rows = refunds.filter(**_DID_NOT_ARRIVE).annotate(began=_began(Refund.kind)).order_by("-amount", "began", "pk")
+    for payment, began, amount, pk in rows.values_list("payment_id", "began", "amount", "pk"):
+        failed[payment].append((began, amount, pk))
+    replaced: set[str] = set()
+    for payment, at, covered, by in sorted(made, key=itemgetter(1)):
+        left = math.inf if covered is None else covered
+        for began, amount, pk in failed[payment]:
+            # The time of a status may have no fractions of a second, so it may be before the creation.
+            if began < at and amount <= left and pk != by and pk not in replaced:
+                replaced.add(pk)
+                left -= amount
+    return replaced
+
+
+def _not_canceled() -> QuerySet[Refund]:
+    return Refund.objects.exclude(status=RefundStatus.CANCELED)
 
 
 def _number(rows: QuerySet[Any]) -> Subquery:
