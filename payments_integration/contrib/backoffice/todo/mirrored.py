@@ -69,7 +69,6 @@ _ATTEMPTS = 9
 #: The most orders reported as paid twice that are examined.
 _DOUBLES = 1_000
 _FAILED_REFUND = (RefundStatus.FAILED.value, RefundStatus.RETURNED.value)
-_DID_NOT_ARRIVE: dict[str, Any] = {"status__in": _FAILED_REFUND, "gone_at": None}
 #: A margin, because times of the provider's clock are compared with times of ours.
 _CLOCKS = timedelta(days=1)
 #: Stand for the texts of a call in the statement.
@@ -290,26 +289,24 @@ def _may_lack_another() -> GreaterThan:
     asked = open_refund_operations(OuterRef("account")).filter(target_id=OuterRef("payment_id"))
     # Without an amount, all that is left is refunded.
     asked = asked.filter(as_much | Q(amount=None), since)
-    failed = Refund.objects.filter(**of_payment, **_DID_NOT_ARRIVE)
+    failed = Refund.objects.filter(**of_payment, status__in=_FAILED_REFUND, gone_at=None)
     return GreaterThan(_number(failed), _number(made) + _number(asked))
 
 
 def _replaced(account: str, payments: Collection[str]) -> set[str]:
-    """Return the refunds of these payments that did not arrive and that later ones replace. Takes three statements.
+    """Return the refunds of these payments that did not arrive and that later ones replace. Takes two statements.
 
     A refund that is made, or asked for, after others failed replaces as many of them as its amount covers, the largest
     first. What was asked for before, such as for another item, replaces nothing.
     """
-    refunds = _not_canceled().filter(account=account, payment_id__in=payments)
+    refunds = _not_canceled().filter(account=account, payment_id__in=payments).annotate(began=_began(Refund.kind))
     asked = open_refund_operations(account).filter(target_id__in=payments)
-    made = [
-        *refunds.values_list("payment_id", "created_at", "amount", "pk"),
-        *asked.values_list("target_id", "created_at", "amount", "pk"),
-    ]
+    made: list[tuple[Any, ...]] = [*asked.values_list("target_id", "created_at", "amount", "pk")]
     failed = defaultdict(list)
-    rows = refunds.filter(**_DID_NOT_ARRIVE).annotate(began=_began(Refund.kind)).order_by("-amount", "began", "pk")
-    for payment, began, amount, pk in rows.values_list("payment_id", "began", "amount", "pk"):
-        failed[payment].append((began, amount, pk))
+    for refund in refunds.order_by("-amount", "began", "pk"):
+        made.append((refund.payment_id, refund.created_at, refund.amount, refund.pk))
+        if refund.status in _FAILED_REFUND and refund.gone_at is None:
+            failed[refund.payment_id].append((refund.began, refund.amount, refund.pk))
     replaced: set[str] = set()
     for payment, at, covered, by in sorted(made, key=itemgetter(1)):
         left = math.inf if covered is None else covered

@@ -744,4 +744,4 @@ def test_more_rows_take_no_more_statements(boss: Client) -> None:
     fill()
     assert {address: count(address) for address in (TODO, DASHBOARD)} == few
     # Each model of orders takes up to two: the shop has two, and other tests of the process bring two more.
-    assert few[TODO] <= 32
+    assert few[TODO] <= 33
