@@ -351,10 +351,11 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             )
     if not callable(model.payments_price):
         yield prices.wrong(model, "payments_price is no method.", "Remove @property from it.")
-    if not any(hasattr(manager, "of") for manager in model._meta.managers):
+    if not any(_finds_orders(manager) for manager in model._meta.managers):
         yield checks.Warning(
             "No manager of the model has of(), paid() and unpaid().",
-            hint="Derive it from PayableManager, or add one: payables = PayableManager().",
+            hint="Derive it from PayableManager, and a queryset of your own from PayableQuerySet. Or add one: "
+            "payables = PayableManager().",
             obj=model,
             id=f"{ID}.W022",
         )
@@ -384,6 +385,14 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             obj=model,
             id=f"{ID}.W020",
         )
+
+
+def _finds_orders(manager: Any) -> bool:
+    """Return True if ``of()`` works. A ``PayableManager`` hands it to its queryset, which may be of another class."""
+    try:
+        return hasattr(manager, "of") and hasattr(manager.get_queryset(), "of")
+    except Exception:  # a manager that asks for the tenant of a request, for example
+        return True
 
 
 def _wrong_condition(model: Any) -> Iterator[checks.CheckMessage]:

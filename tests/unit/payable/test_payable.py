@@ -1008,7 +1008,33 @@ def test_a_price_that_is_no_method_and_a_manager_without_of_are_found() -> None:
         class Meta:
             app_label = "receivers"
 
-    assert [found_ids(model) for model in (Priced, Plain, Both)] == [["E020"], ["W022"], []]
+    class Kept(models.QuerySet["Mixed"]):
+        pass
+
+    class Mixed(Payable):
+        """A manager with of(), whose queryset lacks it: each of() would raise AttributeError."""
+
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        objects = PayableManager.from_queryset(Kept)()  # type: ignore[assignment]
+
+        class Meta:
+            app_label = "receivers"
+
+    class Tenants(PayableManager["Tenant"]):
+        def get_queryset(self) -> Any:
+            raise RuntimeError("no tenant")
+
+    class Tenant(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        objects = Tenants()  # type: ignore[assignment]
+
+        class Meta:
+            app_label = "receivers"
+
+    found = [found_ids(model) for model in (Priced, Plain, Both, Mixed, Tenant)]
+    assert found == [["E020"], ["W022"], [], ["W022"], []]
 
 
 @pytest.mark.django_db
