@@ -91,8 +91,8 @@ class Command(PaymentsCommand):
                 if blank in gap.snippet:
                     path = gap.place.partition(",")[0]
                     self.stdout.write(self.style.WARNING(f'Write your own lines in place of "{blank}" in {path}.'))
-        # Without the path, the route was written just now.
-        path = site_urls.webhook_path(conf.DEFAULT_ACCOUNT) or "/payments/webhook/"
+        # Without the path, the route was written just now. No proxy removes FORCE_SCRIPT_NAME before runserver.
+        path = site_urls.without_script_prefix(site_urls.webhook_path(conf.DEFAULT_ACCOUNT)) or "/payments/webhook/"
         first = "".join(f"python manage.py makemigrations {label}, " for label in _without_migration(order))
         alias = ledger_database()
         routed = f", python manage.py migrate --database {alias}" if alias != DEFAULT_DB_ALIAS else ""

@@ -10,6 +10,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import DEFAULT_DB_ALIAS, models, router
 from django.template import Context, Engine
+from django.urls import get_script_prefix
 
 from payments_integration import money
 from payments_integration.db.transactions import ledger_database
@@ -71,6 +72,7 @@ def tests(order: OrderModel) -> str:
         order.model,
         owner=order.owner,
         has_view=order.has_view,
+        prefix=get_script_prefix().rstrip("/"),
         methods=_methods(order),
         reference=order.reference,
         user=user,

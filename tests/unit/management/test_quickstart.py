@@ -22,6 +22,7 @@ from django.db import models
 from django.http import Http404
 from django.test import Client, RequestFactory
 from django.test.utils import isolate_apps
+from django.urls import set_script_prefix
 
 from payments_integration import conf, handlers, services, signals
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown
@@ -630,6 +631,30 @@ def test_an_api_without_sessions_gets_a_test_and_no_view(project: Project, regis
     assert not re.search(r"self\.client|reverse", text)
 
 
+@pytest.fixture
+def prefix() -> Iterator[None]:
+    """FORCE_SCRIPT_NAME, which django.setup() hands to the URLs. runserver and the test client do not remove it."""
+    set_script_prefix("/tienda/")
+    yield
+    set_script_prefix("/")
+
+
+def test_the_sandbox_gets_the_address_at_runserver(project: Project, prefix: None) -> None:
+    project.run("--write")
+    project.start_again()
+    runpy.run_path("quickorders/payment_handlers.py")
+    code, shown = project.run()
+    assert (code, "--webhook-url http://127.0.0.1:8000/payments/webhook/\n" in shown) == (0, True)
+
+
+def test_the_test_calls_the_path_behind_the_prefix(project: Project, registry: None, prefix: None) -> None:
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}")
+    assert project.run("--order", "--write")[0] == 0
+    text = project.read("quicksales/test_payments.py")
+    compile(text, "test_payments.py", "exec")
+    assert 'url = reverse("pay:order", args=[order.pk]).removeprefix("/tienda")\n' in text
+
+
 def test_a_project_without_time_zones_is_not_called_complete(project: Project) -> None:
     """Only its owner can decide what becomes of the times that are stored."""
     project.settings.USE_TZ = False
@@ -771,7 +796,9 @@ def test_a_model_that_cannot_be_edited_safely_is_shown(project: Project, registr
     code, shown = project.run("--order", "--write", "--currency", "CLP")
     assert code == 1
     assert "Order as a Payable: not written, because only you can decide how" in shown
-    assert "Let its manager inherit from payments_integration.payable.PayableManager, and a queryset of its own" in shown
+    assert (
+        "Let its manager inherit from payments_integration.payable.PayableManager, and a queryset of its own" in shown
+    )
     assert 'payments_currency = "CLP"' in shown
     assert project.read("quicksales/models.py") == before
 
