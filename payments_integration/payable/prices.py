@@ -21,6 +21,8 @@ Payable = Any
 
 #: The options that a model sets to declare its price, for messages.
 DECLARE = 'payments_amount_field = "total" and payments_currency_field = "currency" (or payments_currency = "USD")'
+#: What a model without such fields does, for messages.
+_BY_METHOD = "define payments_price() instead of payments_amount_field"
 
 
 def of(order: Payable) -> tuple[int, str] | None:
@@ -95,7 +97,8 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
         yield wrong(
             model,
             f"payments_amount_field names {name!r}, which is neither an integer field nor a DecimalField.",
-            "Name the field with the price: an integer in minor units, or a DecimalField in whole units.",
+            "Name the field with the price: an integer in minor units, or a DecimalField in whole units. "
+            f"If none has it, {_BY_METHOD}.",
         )
     money_field: Any = amount
     if hasattr(money_field, "currency_field_name"):  # of django-money
@@ -131,7 +134,7 @@ def problems(model: Any) -> Iterator[checks.CheckMessage]:
             yield wrong(
                 model,
                 f"payments_currency_field names {model.payments_currency_field!r}, which is no text field.",
-                'Name the field with the ISO code: payments_currency_field = "currency".',
+                f"Name a field that has the ISO code as text. If none has it, such as a relation, {_BY_METHOD}.",
             )
     elif model.payments_currency not in money.EXPONENTS:
         yield wrong(

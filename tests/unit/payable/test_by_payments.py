@@ -611,6 +611,9 @@ def test_options_of_the_price_are_checked() -> None:
         assert words in problem
         with pytest.raises(ImproperlyConfigured, match=words):
             model(cents=models.BigIntegerField(), **options).objects.paid()
+    # A FloatField or a table of currencies is in the shop already: to name another field is no way out.
+    wrong = model(total=models.FloatField(), payments_amount_field="total", payments_currency_field="id")
+    assert ["define payments_price() instead" in str(each.hint) for each in wrong.check()] == [True, True]
     dated = model(
         day=models.DateField(unique=True), cents=models.BigIntegerField(),
         merchant_reference_field="day", payments_amount_field="cents", payments_currency="USD",
