@@ -1020,6 +1020,26 @@ def test_the_view_survives_a_refusal_and_a_lost_answer(pay: Callable[[Sale], Any
     assert "/checkout/status/" in answer["Location"]
 
 
+def test_the_view_asks_for_the_price_of_a_changed_order(
+    pay: Callable[[Sale], Any], payments_sandbox: ProviderSandbox
+) -> None:
+    """The status page went on asking for the old price. Paid, it left an order that the view could not sell."""
+    order = Sale.objects.create(number="order-1", amount=10_000, currency="CLP")
+    first, again = pay(order), pay(order)
+    assert first["Location"] == again["Location"] == order.payments.get().checkout_url
+    order.amount = 15_000
+    order.save()
+    changed = pay(order)
+    assert [(each.amount, each.status) for each in order.payments] == [(15_000, "created"), (10_000, "canceled")]
+    assert changed["Location"] == pay(order)["Location"] == order.payments.get(amount=15_000).checkout_url
+
+    payments_sandbox.engine.pay(order.payments.get(amount=15_000).pk)
+    order.amount = 20_000
+    order.save()
+    # The money is on its way, and no event has come.
+    assert (pay(order).status_code, order.payments.count()) == (409, 2)
+
+
 def test_a_route_is_not_added_to_a_urlconf_that_does_not_import(project: Project, registry: None) -> None:
     """It may be there already."""
     shop_with(project, f"{AMOUNT}\n{CURRENCY}")
