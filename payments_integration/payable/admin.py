@@ -51,8 +51,14 @@ class PaymentColumns(AnyAdmin):
 
     @admin.display(description=_("price"))
     def payment_price(self, order: Any) -> str:
-        price = order.payments_price()
-        return format_money(*price) if price is not None else _EMPTY
+        try:
+            price = order.payments_price()
+            return format_money(*price) if price is not None else _EMPTY
+        except (
+            TypeError,
+            ValueError,
+        ) as error:  # one wrong price, such as in another currency, must not hide the list
+            return f"{_EMPTY} ({error})"
 
     @admin.display(description=_("payment"))
     def payment_link(self, order: Any) -> str:

@@ -353,6 +353,23 @@ def test_an_admin_site_without_payments_has_the_columns_without_links() -> None:
     assert page.payment_link(row) == page.payment_links(row) == f"{payment.pk} (succeeded)"
 
 
+def test_an_order_with_a_wrong_price_is_shown_with_what_is_wrong() -> None:
+    """An old order in euros answered the whole list of orders with an error of the server."""
+
+    class Page(PaymentColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+        pass
+
+    page = Page(Booking, admin.AdminSite(name="plain"))
+    shown = [
+        page.payment_price(Booking(total=Decimal(total), currency=currency))
+        for total, currency in (("119.90", "USD"), ("119.90", "EUR"), ("119.90", "CLP"))
+    ]
+    assert shown[0] == "USD\xa0119.90"
+    assert shown[1].startswith("- (a currency is one of ")
+    assert shown[2].startswith("- (CLP has 0 decimals, and 119.90 has more")
+    assert page.payment_price(Booking(total=119.9, currency="USD")).startswith("- (an amount is a Decimal")
+
+
 def filtered(found: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The queryset after a click on "paid"."""
     monkeypatch.setattr(PaidFilter, "value", lambda _filter: "yes")
