@@ -54,10 +54,8 @@ class PaymentColumns(AnyAdmin):
         try:
             price = order.payments_price()
             return format_money(*price) if price is not None else _EMPTY
-        except (
-            TypeError,
-            ValueError,
-        ) as error:  # one wrong price, such as in another currency, must not hide the list
+        except (TypeError, ValueError) as error:
+            # One wrong price, such as in another currency, must not hide the list.
             return f"{_EMPTY} ({error})"
 
     @admin.display(description=_("payment"))
