@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         possible_resolutions as possible_resolutions,
         retry as retry,
     )
+    from payments_integration.outbox.second_look import SecondLook as SecondLook
     from payments_integration.outbox.submission import submit as submit, submit_later as submit_later
 else:
     __getattr__, __dir__, __all__ = lazy.exports(__name__)

@@ -34,7 +34,7 @@ from payments_integration.exceptions import (
     RateLimited,
 )
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.outbox import ledger, operations, outcomes, recovery, second_look, sending
 from payments_integration.outbox.ledger import CommitCheck
 from payments_integration.outbox.operations import Intent, Precondition, PreconditionFailed
 from payments_integration.runtime.logs import get_logger
@@ -71,6 +71,8 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
     operation, is_new = _recorded(
         intent, precondition, client=client, may_read=True, reopenable=reopenable, check=check
     )
+    if is_new:
+        second_look.take(operation)
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return outcomes.outcome_of(operation)
     return sending.send_now(operation, client)

@@ -16,6 +16,7 @@ from payments_integration.runtime import lazy
 if TYPE_CHECKING:
     from payments_integration.outbox import (
         PreconditionFailed as PreconditionFailed,
+        SecondLook as SecondLook,
         approve as approve,
         due_operations as due_operations,
         fitting_objects as fitting_objects,

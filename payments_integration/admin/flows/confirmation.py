@@ -5,8 +5,10 @@ All steps have the same URL.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -16,10 +18,12 @@ from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.core.exceptions import NON_FIELD_ERRORS, ImproperlyConfigured, ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
+from payments_integration import services
 from payments_integration.admin.flows.forms import Fact, KeyedForm
 from payments_integration.admin.shared import twins
 from payments_integration.admin.shared.buttons import Outcome, new_key
@@ -38,6 +42,9 @@ ASKS = "asks_for_approval"
 
 #: ``check`` needs these fields. It has run if there are errors of no field.
 _CHECKED = {"account", "currency", "amount", NON_FIELD_ERRORS}
+
+#: Seconds that the first of two calls waits for the other one to be closed.
+WAIT_FOR_TWIN = 2.0
 
 NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
 ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
@@ -77,6 +84,8 @@ class SendingPage(ABC):
         self.request = request
         #: When the form was shown first. Each page of it carries this time.
         self.made_at = twins.made_at(request)
+        #: The idempotency keys of what this page sends. Their operations are no twins of it.
+        self.keys: tuple[str, ...] = ()
 
     @property
     def since(self) -> datetime:
@@ -85,7 +94,9 @@ class SendingPage(ABC):
 
     @abstractmethod
     def twin(self, subject: Any) -> Operation | None:
-        """Return an operation since ``since`` of another page that does the same. A person must confirm both.
+        """Return an operation since ``since`` that does the same. A person must confirm both.
+
+        It has another key than ``keys``: this page did not make it.
 
         ``subject``: what is about to be sent, such as the page's form.
         """
@@ -93,10 +104,32 @@ class SendingPage(ABC):
     def warning(self, subject: Any, twin: Operation) -> str:
         return twins.warning(self.admin.admin_site, twin)
 
-    def may_send(self, subjects: Sequence[Any], *keys: str) -> bool:
-        """Return True if the page showed each twin, or sent it itself (its ``keys``)."""
-        shown = self.request.POST.getlist(twins.TWIN)
-        return all(twins.is_confirmed(self.twin(subject), shown, keys) for subject in subjects)
+    def may_send(self, subjects: Sequence[Any]) -> bool:
+        """Return True if the page showed each twin."""
+        return not any(map(self._new_twin, subjects))
+
+    @contextmanager
+    def unless_asked_meanwhile(self, subject: Any) -> Iterator[None]:
+        """Look for a twin again when a call of this block is recorded. Raise ValidationError if there is one.
+
+        Another person may have pressed at the same time, before either call was recorded. The first one of two calls
+        waits until the other is closed. If that does not happen, the other did not find it, and is being sent.
+        """
+
+        def look(operation: Operation) -> None:
+            until = time.monotonic() + WAIT_FOR_TWIN
+            while (twin := self._new_twin(subject)) is not None:
+                is_first = (operation.created_at, operation.pk) < (twin.created_at, twin.pk)
+                if not is_first or time.monotonic() >= until:
+                    raise ValidationError(self.warning(subject, twin))
+                time.sleep(0.05)
+
+        with services.SecondLook(look):
+            yield
+
+    def _new_twin(self, subject: Any) -> Operation | None:
+        twin = self.twin(subject)
+        return None if twins.is_confirmed(twin, self.request.POST.getlist(twins.TWIN), ()) else twin
 
     def warnings(self, subjects: Sequence[Any]) -> dict[str, Any]:
         """Return the context of ``includes/twins.html``: each twin's id, which the form confirms, and its sentence."""
@@ -188,6 +221,8 @@ class KeyedPage(ABC):
             for argument, message in validation_messages(error):
                 name, shown = form.field_of(argument, message)
                 form.add_error(name, shown)
+            if sent.exists():
+                self._change_key(form, sent)
             return self._page(form)
         except (OutcomeUnknown, ApprovalRequired) as error:
             # Leave the form, because it must not be sent again.
@@ -199,15 +234,18 @@ class KeyedPage(ABC):
             return self.back()
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
-            # After a temporary refusal, the key stays: older tabs have it too. Another key keeps its refusal forever.
-            if not any(operation.has_free_key for operation in sent.all()):
-                form.data = self.request.POST.copy()
-                form.data["idempotency_key"] = self.key()
+            self._change_key(form, sent)
             return self._page(form)
         subject, entry, outcome = self.done(row)
         self.admin.log_once(self.request, subject, entry, about=row.pk, key=key)
         self.admin.message_user(self.request, outcome.text, outcome.level)
         return self.back(row)
+
+    def _change_key(self, form: KeyedForm, sent: QuerySet[Operation]) -> None:
+        # After a temporary refusal, the key stays: older tabs have it too. Another key keeps its refusal forever.
+        if not any(operation.has_free_key for operation in sent.all()):
+            form.data = self.request.POST.copy()
+            form.data["idempotency_key"] = self.key()
 
     def _page(self, form: KeyedForm) -> HttpResponse:
         shown = [
@@ -276,8 +314,10 @@ class ConfirmationPage(SendingPage, KeyedPage, abstract=True):
             return self._page(self._unbound(self.request.POST.dict()))
         form = self.form(self.request.POST)
         if form.is_valid():
+            self.keys = (form.cleaned_data["idempotency_key"],)
             if step == CONFIRM and self._may_send(form):
-                return self._send(form)
+                with self.unless_asked_meanwhile(form):
+                    return self._send(form)
             self.check(form)
             if obstacle := self.obstacle():
                 form.add_error(None, obstacle)

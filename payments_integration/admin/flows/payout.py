@@ -172,7 +172,7 @@ class PayoutPage(ConfirmationPage):
     def twin(self, subject: PayoutForm) -> Operation | None:
         amount, currency = subject.cleaned_data["amount"], subject.cleaned_data["currency"]
         same = {"account": subject.account_alias, "amount": amount, "currency": currency}
-        for operation in twins.recent("create_payout", self.since, **same):
+        for operation in twins.recent("create_payout", self.since, self.keys, **same):
             # An erasure empties the arguments.
             if services.operations.is_same_bank_account(operation.arguments.get("destination"), subject.destination):
                 return operation

@@ -150,7 +150,7 @@ class RefundPage(ConfirmationPage):
         return not self.by_card and reaches_limit(form.cleaned_data["amount"], self.payment.currency)
 
     def twin(self, subject: RefundForm) -> Operation | None:
-        return twins.refund(self.payment, self.since)
+        return twins.refund(self.payment, self.since, self.keys)
 
     def warning(self, subject: RefundForm, twin: Operation) -> str:
         return twins.warning(self.admin.admin_site, twin, REFUNDED_JUST_NOW)

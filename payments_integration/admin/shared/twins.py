@@ -49,19 +49,23 @@ def window_start(made: int) -> datetime:
     return min(datetime.fromtimestamp(made, UTC), timezone.now() - WITHIN)
 
 
-def recent(call: str, since: datetime, **conditions: Any) -> QuerySet[Operation]:
-    """Return the operations of a call that took effect since a time or, of any age, still may. Newest first."""
+def recent(call: str, since: datetime, keys: Collection[str] = (), **conditions: Any) -> QuerySet[Operation]:
+    """Return the operations of a call that took effect since a time or, of any age, still may. Newest first.
+
+    ``keys``: the idempotency keys of the page itself, whose operations are left out.
+    """
     may_move_money = Q(state__in=OPEN_OPERATION_STATES) | Q(state=OperationState.DONE, created_at__gte=since)
-    return Operation.objects.filter(may_move_money, operation=call, **conditions).order_by("-created_at", "-pk")
+    found = Operation.objects.filter(may_move_money, operation=call, **conditions)
+    return found.exclude(idempotency_key__in=keys).order_by("-created_at", "-pk")
 
 
-def refund(payment: Payment, since: datetime) -> Operation | None:
+def refund(payment: Payment, since: datetime, keys: Collection[str] = ()) -> Operation | None:
     """Return a recent operation that refunds this payment, with any amount.
 
     Two people who handle the same complaint may choose different amounts.
     """
     void = Refund.objects.filter(payment=payment.pk, status__in=VOID_REFUND_STATUSES)
-    found = recent("create_refund", since, account=payment.account, target_id=payment.pk)
+    found = recent("create_refund", since, keys, account=payment.account, target_id=payment.pk)
     return found.exclude(result_id__in=void.values("pk")).first()
 
 

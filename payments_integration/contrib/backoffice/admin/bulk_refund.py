@@ -94,12 +94,13 @@ class BulkRefundPage(SendingPage):
         parts = self._confirmed()
         if not form.is_valid() or not parts or self.request.POST.get(STEP) != CONFIRM:
             return self._summary([part.payment.pk for part in parts], form)
-        if not self.may_send(parts, *(_key(form, part) for part in parts)):
+        self.keys = tuple(_key(form, part) for part in parts)
+        if not self.may_send(parts):
             return self._summary([part.payment.pk for part in parts], form)
         return self._results(form, parts)
 
     def twin(self, subject: Part) -> Operation | None:
-        found = twins.refund(subject.payment, self.since)
+        found = twins.refund(subject.payment, self.since, self.keys)
         if found is not None and not found.actor_id and refundable_rest(subject.payment) <= 0:
             # A job refunded all of it. The service refuses this refund, and the other payments are still refunded.
             return None
@@ -213,13 +214,14 @@ class BulkRefundPage(SendingPage):
         site, payment = self.admin.admin_site, part.payment
         key = _key(form, part)
         try:
-            refund = services.create_refund(
-                payment,
-                amount=part.amount,
-                reason=form.cleaned_data["reason"] or None,
-                idempotency_key=key,
-                actor=self.request.user,
-            )
+            with self.unless_asked_meanwhile(part):
+                refund = services.create_refund(
+                    payment,
+                    amount=part.amount,
+                    reason=form.cleaned_data["reason"] or None,
+                    idempotency_key=key,
+                    actor=self.request.user,
+                )
         except (OutcomeUnknown, ApprovalRequired) as error:
             entry = _("Refund asked for: operation %(id)s.") % {"id": error.operation.pk}
             self.admin.log_once(self.request, payment, entry, about=error.operation.pk, key=key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration import services
+from payments_integration.admin.flows import confirmation
+from payments_integration.admin.flows.confirmation import SendingPage
 from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
+from payments_integration.outbox import second_look
 from payments_integration.sandbox.faults import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.unit.admin.conftest import browser, page, url
@@ -143,6 +146,124 @@ def test_two_tabs_that_confirm_the_same_payout_make_one(boss: Client, payments_s
     assert len(payments_sandbox.project.payouts) == 2
 
 
+def between(monkeypatch: pytest.MonkeyPatch, press: Callable[[], Any]) -> list[Any]:
+    """Have another person press after a page has looked for what was asked for, and before it records its own call."""
+    answers: list[Any] = []
+    look = SendingPage.may_send
+
+    def look_and_be_overtaken(*args: Any) -> bool:
+        found = look(*args)
+        monkeypatch.setattr(SendingPage, "may_send", look)
+        answers.append(press())
+        return found
+
+    monkeypatch.setattr(SendingPage, "may_send", look_and_be_overtaken)
+    return answers
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_two_people_who_confirm_the_same_payout_at_once_make_one(
+    boss: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = browser(User.objects.create_superuser("other"))
+    mine = review(boss, reverse(ADD), {**FORM, "idempotency_key": "mine"})
+    theirs = review(other, reverse(ADD), {**FORM, "idempotency_key": "theirs"})
+    answers = between(monkeypatch, lambda: other.post(reverse(ADD), theirs))
+    shown = boss.post(reverse(ADD), mine)
+    assert [answer.status_code for answer in answers] == [302]
+    assert len(payments_sandbox.project.payouts) == 1
+    operation = Operation.objects.get(idempotency_key="theirs")
+    link = f'href="{url("operation", "change", operation.pk)}'
+    assert link in shown.content.decode()
+    assert Operation.objects.get(idempotency_key="mine").state == OperationState.CLOSED
+    # Whoever means a second payout reads of the first, and confirms again.
+    again = review(boss, reverse(ADD), hidden(shown.content.decode()) | FORM | {"idempotency_key": "once more"})
+    assert again["twin"] == operation.pk
+    assert boss.post(reverse(ADD), again).status_code == 302
+    assert len(payments_sandbox.project.payouts) == 2
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_if_two_calls_find_each_other_the_first_one_is_sent(
+    boss: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise neither is sent, and each person takes the other's for paid."""
+    other = browser(User.objects.create_superuser("other"))
+    mine = review(boss, reverse(ADD), {**FORM, "idempotency_key": "mine"})
+    theirs = review(other, reverse(ADD), {**FORM, "idempotency_key": "theirs"})
+    take, seen = second_look.take, []
+
+    def take_after_the_other(operation: Operation) -> None:
+        monkeypatch.setattr(second_look, "take", take)
+        # Both passed the first look. This one is recorded already, so the other one finds it and is closed.
+        monkeypatch.setattr(SendingPage, "may_send", lambda *args: True)
+        seen.append(other.post(reverse(ADD), theirs).status_code)
+        take(operation)
+
+    monkeypatch.setattr(second_look, "take", take_after_the_other)
+    assert boss.post(reverse(ADD), mine).status_code == 302
+    assert seen == [200]
+    assert len(payments_sandbox.project.payouts) == 1
+    assert Operation.objects.get(idempotency_key="theirs").state == OperationState.CLOSED
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_a_call_that_another_did_not_find_is_not_sent(
+    boss: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clocks it was the first one, but the other looked before it was committed."""
+    other = browser(User.objects.create_superuser("other"))
+    mine = review(boss, reverse(ADD), {**FORM, "idempotency_key": "mine"})
+    theirs = review(other, reverse(ADD), {**FORM, "idempotency_key": "theirs"})
+    monkeypatch.setattr(confirmation, "WAIT_FOR_TWIN", 0.1)
+
+    def press_with_a_clock_that_is_ahead() -> None:
+        other.post(reverse(ADD), theirs)
+        Operation.objects.update(created_at=timezone.now() + timedelta(minutes=1))
+
+    between(monkeypatch, press_with_a_clock_that_is_ahead)
+    assert boss.post(reverse(ADD), mine).status_code == 200
+    assert len(payments_sandbox.project.payouts) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_two_people_who_refund_a_part_at_once_make_one_refund(
+    boss: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    other = browser(User.objects.create_superuser("other"))
+    mine, theirs = (review(who, address, {**form_of(who, payment), "amount": "3000"}) for who in (boss, other))
+    between(monkeypatch, lambda: other.post(address, theirs))
+    shown = boss.post(address, mine)
+    assert shown.status_code == 200
+    assert len(payments_sandbox.project.refunds) == 1
+    # The page has another key: its own was used up.
+    assert hidden(shown.content.decode())["idempotency_key"] != mine["idempotency_key"]
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_a_selected_payment_that_another_person_refunds_at_once_is_refused(
+    boss: Client, payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments_sandbox.engine.fund("CLP", 10_000)
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    summary = boss.post(
+        url("payment", "changelist"), {"action": "refund_selected", "_selected_action": [payment.pk]}
+    ).headers["Location"]
+    html = page(boss, summary)
+    # It fits into what is left beside the other refund.
+    form = {**hidden(html), "refund": f"{payment.pk}:4000", "step": "confirm"}
+    between(monkeypatch, lambda: services.create_refund(payment, amount=3_000))
+    assert outcomes(boss.post(reverse(BULK), form)) == [(payment.pk, "refused")]
+    assert [theirs["amount"] for theirs in payments_sandbox.project.refunds.values()] == [3_000]
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"state": OperationState.CLOSED}, {"state": OperationState.REJECTED}, {"account": "second"}, {"arguments": {}}],
@@ -232,3 +353,19 @@ def test_above_the_limit_a_bank_refund_waits_and_a_card_refund_does_not(boss: Cl
     # What waits is taken already.
     assert Payment.objects.get(pk=by_bank.pk).amount_received == 10_000
     assert form_of(boss, by_bank)["amount"] == "8,500"
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_two_people_who_ask_for_the_same_approval_at_once_ask_once(
+    boss: Client, limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = browser(User.objects.create_superuser("other"))
+    mine, theirs = (
+        review(who, reverse(ADD), {**FORM, "idempotency_key": name})
+        for who, name in ((boss, "mine"), (other, "theirs"))
+    )
+    between(monkeypatch, lambda: other.post(reverse(ADD), theirs))
+    assert boss.post(reverse(ADD), mine).status_code == 200
+    waiting = Operation.objects.filter(state=OperationState.AWAITING_APPROVAL)
+    assert [operation.idempotency_key for operation in waiting] == ["theirs"]
