@@ -291,8 +291,9 @@ def claim_fields(operation: Operation, token: str) -> dict[str, Any]:
 
 
 def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operation]:
-    """Match the operation's row if it is unchanged since the read, unclaimed, and in one of these states."""
-    return Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states, attempts=operation.attempts)
+    """Match the operation's row if it is unclaimed, in one of these states, and as it was read, with the same note."""
+    rows = Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states)
+    return rows.filter(attempts=operation.attempts, note=operation.note)
 
 
 def claims() -> Claims:

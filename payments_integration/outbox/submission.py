@@ -48,8 +48,7 @@ logger = get_logger(__name__)
 def submit(intent: Intent, check: CommitCheck) -> Any:
     """Record the intent, send it, and return the mirror row.
 
-    Sends nothing if the key already belongs to an operation, unless a temporary refusal closed that; or if a second
-    person must approve first (ApprovalRequired).
+    Sends nothing if its key has an operation that no temporary refusal closed, or before approval (ApprovalRequired).
     """
     known = None if intent.key_is_new else ledger.find(intent)
     if known is not None and not known.has_free_key:

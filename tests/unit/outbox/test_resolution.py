@@ -16,7 +16,7 @@ from payments_integration import services
 from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import look_ups
+from payments_integration.outbox import look_ups, resolution
 from payments_integration.outbox.operations import NOT_FOUND
 from payments_integration.outbox.resolution import MAY_STILL_RUN
 from tests.fake_provider import (
@@ -422,6 +422,37 @@ class TestItNeverHappened:
         leave_to_a_person()
         with pytest.raises(ValidationError, match=NEVER.format(fake.made("refund")[0].id)):
             services.mark_never_happened(only_operation(), "ana", "checked")
+
+
+@pytest.mark.promise(5)
+def test_what_another_person_says_of_an_object_meanwhile_is_kept(
+    fake: Fake, stuck: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people go through the objects that fit. Each press is based on what the operation was when it was read."""
+    [made] = fake.made("payout")
+
+    def overtaken(name: str, press: Callable[[], object]) -> None:
+        """Have another person press once, directly after the operation was read."""
+        real = getattr(resolution, name)
+
+        def after_read(*args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(resolution, name, real)
+            press()
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(resolution, name, after_read)
+
+    overtaken("decider", lambda: services.mark_others(stuck, [made.id], "bob", "of the dashboard"))
+    with pytest.raises(ValidationError, match="somebody is working on it now"):
+        services.mark_others(stuck, ["pout_other"], "ana", "of the dashboard")
+    assert only_operation().other_objects == [made.id]
+    assert "bob says" in only_operation().note
+    Operation.objects.update(other_objects=[])
+    overtaken("check_account", lambda: services.mark_others(stuck, [made.id], "eve", "of the dashboard"))
+    with pytest.raises(ValidationError, match="somebody is working on it now"):
+        services.look_up(stuck)
+    assert services.look_up(stuck).state == OperationState.NEEDS_PERSON
+    assert only_operation().result_id == ""
 
 
 @pytest.mark.django_db
