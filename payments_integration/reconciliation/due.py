@@ -22,7 +22,7 @@ from payments_integration.db.refusals import condemns, described
 from payments_integration.db.statements import are_there, filter_account
 from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
-from payments_integration.models import DueAttention, DueRefresh, Event, EventState
+from payments_integration.models import DueAttention, DueRefresh, Event, EventState, OperationState
 from payments_integration.runtime import stopping
 from payments_integration.runtime.logs import get_logger
 from payments_integration.schemas import WireError
@@ -59,7 +59,8 @@ def process_due(
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
     Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: a step also
     stops after this many seconds, if it has got anything done by then. Returns True if a step did so: more may be
-    waiting. If the process is asked to stop, no further step begins. ``done`` counts what each step got done.
+    waiting. If the process is asked to stop, no further step begins. ``done`` counts what each step got done, and as
+    ``open`` the operations that were tried and are still open.
     """
     is_more = False
     counts = Counter[str]() if done is None else done
@@ -79,7 +80,7 @@ def process_due(
         return number
 
     try:
-        _take_steps(account, deadline, counted)
+        _take_steps(account, deadline, counted, counts)
     except DatabaseError as error:
         is_conflict = isinstance(error, OperationalError) and (isinstance(error, RaceLost) or is_transient(error))
         if deadline is None or time.monotonic() < deadline or not is_conflict:
@@ -97,7 +98,9 @@ def process_due(
     return is_more
 
 
-def _take_steps(account: str | None, deadline: float | None, counted: Callable[..., int]) -> None:
+def _take_steps(
+    account: str | None, deadline: float | None, counted: Callable[..., int], counts: Counter[str]
+) -> None:
     # Before anything is applied: events that arrive after the key was replaced may be another project's.
     sync.compare_keys(account, deadline=deadline)
     using = router.db_for_write(Event)
@@ -117,17 +120,19 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():
-            counted("operations", _resume_operations)
+            counted("operations", _resume_operations, counts=counts)
             # An operation may have asked for a read.
             [is_any_due] = are_there((DueRefresh, None), using=using)
         if is_any_due and counted("read", refresh_due, hurry=hurry):
             counted("dispatched", inbox.dispatch)
 
 
-def _resume_operations(account: str | None, *, deadline: float) -> int:
-    """Take operations a step further, and return how many."""
-    counts = services.resume_operations(account=account, deadline=deadline)
-    return sum(count for outcome, count in counts.items() if outcome not in ("skipped", "failed"))
+def _resume_operations(account: str | None, *, deadline: float, counts: Counter[str]) -> int:
+    """Take operations a step further, and return how many. ``counts["open"]``: the open ones of these."""
+    outcomes = services.resume_operations(account=account, deadline=deadline)
+    # While the provider is down, or refuses the API key, an attempt ends nothing.
+    counts["open"] += sum(outcomes.get(state, 0) for state in (OperationState.DUE, OperationState.UNKNOWN))
+    return sum(count for outcome, count in outcomes.items() if outcome not in ("skipped", "failed"))
 
 
 def waiting_work() -> set[tuple[str, str]]:

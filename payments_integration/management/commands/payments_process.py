@@ -24,6 +24,7 @@ _WHAT = {
     "dispatched": "dispatched to handlers",
     "read": "objects read",
     "operations": "operations sent or resolved",
+    "open": "operations tried and still open",
 }
 
 
@@ -65,6 +66,7 @@ class Command(PaymentsCommand):
 
 def _summary(done: Counter[str], runs: list[ReconciliationRun]) -> str:
     """Return one line such as “2 events applied, 3 dispatched; events: done, 2 seen, 1 recovered”."""
-    counts = [f"{done[name]} {what}" for name, what in _WHAT.items() if done[name]]
+    shown = {**done, "operations": done["operations"] - done["open"]}
+    counts = [f"{shown[name]} {what}" for name, what in _WHAT.items() if shown.get(name)]
     passes = [f"{run.kind}: {run.error or run.state}, {run.seen} seen, {run.recovered} recovered" for run in runs]
     return "; ".join([", ".join(counts)] * bool(counts) + passes) or "nothing was due"

@@ -16,6 +16,7 @@ from payments_integration import services
 from payments_integration.management import progress
 from payments_integration.management.commands.payments_health import Command
 from payments_integration.management.progress import Progress
+from payments_integration.models import Operation
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
@@ -110,6 +111,16 @@ class TestProcess:
         assert re.search(r"; events: done, \d+ seen, [1-9]\d* recovered; objects: done, ", line)
         assert self.printed() == ["default: nothing was due"]
         assert self.printed(verbosity=0) == []
+
+    def test_an_operation_that_could_not_be_sent_does_not_count_as_sent(self, sandbox: ProviderSandbox) -> None:
+        sandbox.engine.faults.add(Fault("error", code="api_key_revoked", operation="create_payment", times=None))
+        arguments = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+        services.defer(services.create_payment, **arguments)
+        Operation.objects.update(next_attempt_at=None)
+        assert self.printed()[0].startswith("default: 1 operations tried and still open")
+        sandbox.engine.faults.clear()
+        Operation.objects.update(next_attempt_at=None)
+        assert self.printed()[0].startswith("default: 1 operations sent or resolved")
 
     def test_a_pass_that_failed_says_why(self, sandbox: ProviderSandbox) -> None:
         sandbox.engine.faults.add(Fault("error", operation="list_events", status=400, times=None))
