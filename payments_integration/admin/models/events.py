@@ -118,7 +118,8 @@ class ReplayAdmin(ReadOnlyAdmin):
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         accounts, counts = set(), Counter[str]()
         seen_at = _time_of(request.POST.get("seen_at", ""))
-        for item in list(queryset):
+        # Oldest first: a worker may dispatch one before the next is released, and an older one would then be stale.
+        for item in list(queryset.order_by(*self.get_ordering(request)).reverse()):
             if item.state not in REPLAYABLE:
                 counts["skipped"] += 1
                 continue

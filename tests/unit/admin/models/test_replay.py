@@ -13,8 +13,10 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from payments_integration import inbox
 from payments_integration.models import Event, EventState, deletion_allowed
 from tests import factories
+from tests.conftest import Receiver
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.admin.flows.test_refund import hidden
@@ -96,6 +98,31 @@ def test_the_action_replays_what_can_be_replayed_and_counts_the_rest(
     assert messages[0].startswith("2 will be dispatched again")
     assert messages[1].startswith("3 were left out")
     assert LogEntry.objects.count() == 2
+
+
+@pytest.mark.promise(6)
+def test_a_worker_that_runs_meanwhile_dispatches_the_older_events_of_an_object_first(
+    boss: Client,
+    woken: list[str],
+    receiver: Receiver,
+    dispatching_since: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The list shows the newest first. Dispatched in this order, the older events would be stale."""
+    payment = rows.payment()
+    parked = [rows.event(payment, state=EventState.PARKED) for _ in range(3)]
+    replay = inbox.replay
+
+    def replay_and_dispatch(item: Any, **options: Any) -> bool:
+        is_replayed = replay(item, **options)
+        inbox.dispatch()
+        return is_replayed
+
+    monkeypatch.setattr(inbox, "replay", replay_and_dispatch)
+    boss.post(
+        url("event", "changelist"), {"action": "replay_selected", "_selected_action": [row.pk for row in parked]}
+    )
+    assert receiver.events == [(row.pk, False) for row in parked]
 
 
 def quarantined(body: bytes) -> Event:
