@@ -17,6 +17,7 @@ from payments_integration.models import AccountState, Event, EventState, Payout,
 from payments_integration.signals import Reason
 from payments_integration.testing import signed_delivery
 from tests.integration.reconciling import after_each_page
+from tests.integration.runbook.page import entries
 from tests.integration.runbook.site import WEBHOOK, Site, the_operation
 
 Drill = Callable[[Site], Iterator[None]]
@@ -129,8 +130,9 @@ def _a_handler_that_fails(site: Site) -> Iterator[None]:
     site.live(minutes=15, every=1)
     yield
     site.handler_fails = False
-    for row in Event.objects.filter(state=EventState.PARKED):
-        site.press(row, "replay")
+    first, *_others = Event.objects.filter(state=EventState.PARKED).order_by("created_at")
+    site.press(first, "replay")
+    exec(entries()[Reason.DISPATCH_PARKED].pasted(), {})
     site.run("payments_process")
 
 

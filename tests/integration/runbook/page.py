@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "runbook.md"
 
@@ -27,6 +28,11 @@ class Entry:
             r"`(?:python manage\.py )?(\w+(?: [^`]+)?)`", " ".join(self.lines.get(label, "") for label in labels)
         )
         return {words for words in found if re.match(r"(payments_|migrate|check)", words)}
+
+    def pasted(self) -> str:
+        """The code that a person pastes into ``manage.py shell``."""
+        [code] = re.findall(r"^ *```python\n(.*?)^ *```", self.text, re.MULTILINE | re.DOTALL)
+        return dedent(code)
 
     def quoted(self, label: str) -> list[str]:
         """The words of the app that a line quotes."""
