@@ -58,7 +58,8 @@ ACTIONS: dict[Reason, str] = {
     Reason.DISPATCH_PARKED: "fix the receiver (admin: Events and Status changes, state parked, show the traceback), "
     "then press Replay",
     Reason.API_KEY_REFUSED: "correct the account's API_KEY, or get a new key from the provider",
-    Reason.DATABASE: "start the database, or migrate it: manage.py migrate",
+    Reason.DATABASE: "start the database, migrate it (manage.py migrate), or mend what the code names: a full disk, a "
+    "read-only server, a privilege, a time limit",
     Reason.DELIVERIES_MISSING: "check the endpoint's URL and secret, the project's routes (manage.py check), TLS, "
     "firewall and log: events arrive by reconciliation only",
     Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Technical state, Operations)",

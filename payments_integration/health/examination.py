@@ -13,6 +13,7 @@ from django.utils import timezone
 from payments_integration import conf
 from payments_integration.attention import ACTIONS
 from payments_integration.db import statements
+from payments_integration.db.refusals import described
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, OPEN_PAYOUT_STATUSES, OPEN_REFUND_STATUSES
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
 from payments_integration.health.backlogs import LIMIT
@@ -78,8 +79,10 @@ def examine(account: str | None = None) -> Report:
     return Report(now, accounts, removed, _merged(_removed_problems(removed, renamed)))
 
 
-def unreachable(now: datetime, error_type: str) -> Report:
-    return Report(now, problems=[_problem(Reason.DATABASE, 1, f"the database could not be read: {error_type}")])
+def unreachable(now: datetime, error: BaseException) -> Report:
+    """Report that the database could not be read: the error's class and code, as its text may show an address."""
+    message = f"the database could not be read: {described(error)}"
+    return Report(now, problems=[_problem(Reason.DATABASE, 1, message)])
 
 
 def format_duration(seconds: float) -> str:

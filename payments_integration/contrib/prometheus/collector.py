@@ -162,7 +162,7 @@ class PaymentsCollector(Collector):
         except Error as error:
             # Log only the type: the message may show the database's address.
             logger.error("A scrape could not read the database: %s", type(error).__name__)
-            report, balances = health.unreachable(timezone.now(), type(error).__name__), []
+            report, balances = health.unreachable(timezone.now(), error), []
         finally:
             # A thread outside a request, such as one of prometheus_client's own server, closes no connections itself.
             if not was_open:

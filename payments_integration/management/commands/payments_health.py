@@ -36,8 +36,7 @@ class Command(PaymentsCommand):
         try:
             report = health.examine(options["account"])
         except Error as error:
-            # Pass on only the type, because the message may show the database's address.
-            report = health.unreachable(timezone.now(), type(error).__name__)
+            report = health.unreachable(timezone.now(), error)
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(), indent=2))
         else:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -684,3 +684,16 @@ def test_attention_is_only_sent_with_a_reason() -> None:
     ]
     assert len(calls) >= 9
     assert [call for call in calls if not call.startswith("Reason.") and call != "reason"] == []
+
+
+def test_an_unreadable_database_is_reported_with_the_code_of_its_error_and_without_its_text() -> None:
+    """A statement_timeout of the server ends health itself, and the database neither starts nor migrates out of it."""
+
+    class QueryCanceled(Exception):
+        sqlstate = "57014"
+
+    error = OperationalError("canceling statement due to statement timeout, db.internal")
+    error.__cause__ = QueryCanceled()
+    [problem] = health.unreachable(timezone.now(), error).problems
+    assert problem.message == "the database could not be read: OperationalError 57014"
+    assert "what the code names" in problem.action
