@@ -79,7 +79,8 @@ ACTIONS: dict[Reason, str] = {
     Reason.REMOVED_ACCOUNT: "configure the account again until its work is finished",
     Reason.RUNS_FAIL: "read the error (admin: Reconciliation runs); the provider may be down, or the API key wrong",
     Reason.RUNS_STOPPED: _WORKER,
-    Reason.SECRET_UNREADABLE: "add the missing key to ENCRYPTION_KEYS again, or rotate: payments_endpoints rotate",
+    Reason.SECRET_UNREADABLE: "add the missing key to ENCRYPTION_KEYS again (without that setting: the old "
+    "SECRET_KEY to SECRET_KEY_FALLBACKS), or rotate: payments_endpoints rotate",
     Reason.WATERMARK_OLD: "see why reconciliation does not complete (admin: Reconciliation runs); the provider "
     "deletes events after 30 days",
 }

@@ -651,7 +651,8 @@ def check_keys(databases: Collection[str] | None = None, **options: Any) -> Mess
         yield _error(
             "E010",
             f"No key can read the secrets of {', '.join(unreadable)}; deliveries that they sign get 503.",
-            hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
+            hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"] (without that setting: the old '
+            "SECRET_KEY into SECRET_KEY_FALLBACKS), or rotate the secrets.",
         )
 
 

@@ -29,6 +29,7 @@ from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone
 
 from payments_integration import conf, handlers
+from payments_integration.attention import ACTIONS
 from payments_integration.checks import (
     check_api,
     check_database,
@@ -42,7 +43,7 @@ from payments_integration.checks import (
 from payments_integration.models import Payment, Payout, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, EXPIRES, beat_schedule
-from payments_integration.signals import event_received, status_changed
+from payments_integration.signals import Reason, event_received, status_changed
 from payments_integration.tasks import process_events
 from tests.databases import POSTGRES
 from tests.factories.receivers.models import ReceiverCall
@@ -946,6 +947,9 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = setting(ENCRYPTION_KEYS=["new"])
     (error,) = check_keys(databases=["default"])
     assert error.id == "payments_integration.E010"
+    # Without ENCRYPTION_KEYS the missing key is the old SECRET_KEY.
+    assert "SECRET_KEY_FALLBACKS" in str(error.hint)
+    assert "SECRET_KEY_FALLBACKS" in ACTIONS[Reason.SECRET_UNREADABLE]
     assert check_keys() == []
     settings.PAYMENTS_INTEGRATION = setting(PROCESING="celery")
     assert check_keys(databases=["default"]) == [], "check lists the wrong option, instead of ending with an error"
