@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,9 +31,11 @@ from payments_integration.models import (
     EventState,
     ObjectKey,
     Operation,
+    OperationState,
     StatusChange,
     of_objects,
 )
+from payments_integration.permissions import actor_name
 
 #: Replaces texts that may have held personal data.
 REMOVED = "removed with the personal data"
@@ -142,10 +145,12 @@ def _erase_all(keys: Sequence[ObjectKey], erased: Erased) -> None:
     known = set(keys)
     wanted = set(keys)
     expand(wanted)
+    # Read it before any of it is erased.
+    texts = _identifying(wanted)
     for key in sorted(wanted):
         if key not in known:
             _record(key, "with what it belongs to")
-        left = _erase_operations(key, erased)
+        left = _erase_operations(key, erased, texts)
         if key[1] != Erasure.OPERATION:
             left += _erase_object(key, erased)
         if not left:
@@ -179,11 +184,36 @@ def _erase_object(key: ObjectKey, erased: Erased) -> int:
     return pending
 
 
-def _erase_operations(key: ObjectKey, erased: Erased) -> int:
-    """Erase the operations of an object, or the operation itself. Returns how many are open."""
+def _identifying(keys: Iterable[ObjectKey]) -> set[str]:
+    """Return the e-mail addresses and numbers of the payers of these objects.
+
+    A customer's user name is often one of them. It is in all of their operations, also in those without a payer, such
+    as a cancel.
+    """
+    found: list[Any] = []
+    for part in in_parts(sorted(keys)):
+        ids = [object_id for _, _, object_id in part]
+        for model in MIRRORS.values():
+            for name in set(_PERSONAL).intersection(model.personal):
+                found += model._default_manager.filter(pk__in=ids).values_list(name, flat=True)
+        for arguments in operations_of(part).values_list("arguments", flat=True):
+            found += [arguments.get(name) for name in _PERSONAL]
+    # Without names: a payer may be called as a member of staff.
+    return {text for text in _texts(found) if "@" in text or any(map(str.isdigit, text))}
+
+
+def _texts(value: Any) -> set[str]:
+    return {text for name, text in schemas.texts_in(value) if len(text) >= _MIN_TEXT and name not in _CODES}
+
+
+def _erase_operations(key: ObjectKey, erased: Erased, texts: Collection[str]) -> int:
+    """Erase the operations of an object, or the operation itself. Returns how many are open.
+
+    ``texts``: the texts to erase in the names of its people.
+    """
     left = 0
     for pk in list(operations_of([key]).filter(account=key[0]).values_list("pk", flat=True)):
-        outcome = repeatable(partial(_erase_operation, pk), using=router.db_for_write(Operation))
+        outcome = repeatable(partial(_erase_operation, pk, texts), using=router.db_for_write(Operation))
         erased.done["operation"] += outcome == "done"
         if outcome == "open":
             erased.open_operations.add(pk)
@@ -195,26 +225,31 @@ def _erase_operations(key: ObjectKey, erased: Erased) -> int:
     return left
 
 
-def _erase_operation(pk: str) -> str:
-    """Blank a closed operation's arguments, request and texts. Its hash, key and outcome stay for a repeated call."""
+def _erase_operation(pk: str, texts: Collection[str]) -> str:
+    """Blank a closed operation's arguments, request and texts. Its hash, key and outcome stay for a repeated call.
+
+    An open operation loses only ``texts`` in its names, because they are no longer known when it has ended.
+    """
     operation = locked(Operation.objects.filter(pk=pk)).get()
-    if operation.state in OPEN_OPERATION_STATES:
-        return "open"
-    personal = schemas.texts_in({name: operation.arguments.get(name) for name in _PERSONAL})
-    texts = {text for name, text in personal if len(text) >= _MIN_TEXT and name not in _CODES}
-    values: dict[str, Any] = {
-        "arguments": {},
-        "body": None if operation.body else operation.body,
-        "actor": _without(operation.actor, texts),
-        "approved_by": _without(operation.approved_by, texts),
-        "note": REMOVED if operation.note else "",
-        "error": _codes(operation.error),
-    }
+    texts = {*texts, *_texts([operation.arguments.get(name) for name in _PERSONAL])}
+    is_open = operation.state in OPEN_OPERATION_STATES
+    values: dict[str, Any] = {}
+    if operation.state != OperationState.AWAITING_APPROVAL:
+        # Until it is approved, the name keeps the person who asked from approving it.
+        values = {name: _without(getattr(operation, name), texts) for name in ("actor", "approved_by")}
+    if not is_open:
+        values |= {
+            "arguments": {},
+            "body": None if operation.body else operation.body,
+            "note": REMOVED if operation.note else "",
+            "error": _codes(operation.error),
+        }
     changed = {name: value for name, value in values.items() if getattr(operation, name) != value}
-    if not changed:
-        return ""
-    Operation.objects.filter(pk=pk).update(**changed)
-    return "done"
+    if changed:
+        Operation.objects.filter(pk=pk).update(**changed)
+    if is_open:
+        return "open"
+    return "done" if changed else ""
 
 
 def _holds_data() -> Q:
@@ -230,10 +265,20 @@ def _codes(error: Any) -> dict[str, Any] | None:
     return {**{name: error[name] for name in REFUSAL_CODES if name in error}, "message": REMOVED}
 
 
-def _without(text: str, texts: Iterable[str]) -> str:
+def _without(actor: str, texts: Iterable[str]) -> str:
+    """Return an operation's actor without the payer's data. The id of a user stays."""
+    name = actor_name(actor)
+    shown = name
     for found in sorted(texts, key=len, reverse=True):
-        text = text.replace(found, "…")
-    return text
+        # A user name may be written in another case, or be a document without its punctuation.
+        shown = re.sub(re.escape(found), "…", shown, flags=re.IGNORECASE)
+        if _plain(found) and _plain(found) == _plain(name):
+            shown = "…"
+    return f"{actor.removesuffix(name)}{shown}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W", "", text).casefold()
 
 
 def _erase_quarantined(ids: set[str], erased: Erased) -> None:

@@ -690,6 +690,27 @@ def test_every_field_with_a_persons_structure_is_personal() -> None:
     assert set(Snapshot._fields) == {"version", "events"}
 
 
+@pytest.mark.parametrize("name", ["ana@example.com", "Ana@Example.com", "+56912345678", "123456785"])
+@pytest.mark.parametrize("state", ["done", "unknown"])
+def test_a_customers_name_is_erased_where_the_call_has_no_payer(
+    sandbox: ProviderSandbox, name: str, state: str
+) -> None:
+    """A cancel says nothing about the payer, but the user name of the customer does. Staff keep theirs."""
+    customer, staff = User.objects.create_user(name), User.objects.create_user("Rojas7", is_staff=True)
+    payer = {**PAYER, "name": "Rojas"}
+    payment = services.create_payment(**PAYMENT, method_code="cl_khipu", payer=payer, idempotency_key="a")
+    services.cancel_payment(payment, actor=customer, idempotency_key="b")
+    sandbox.settle()
+    rows.operation(target_id=payment.pk, actor=f"{staff.pk}:{staff}", state="done")
+    Operation.objects.filter(idempotency_key="b").update(state=state)
+    erase(emails=("ana@example.com",))
+    Operation.objects.filter(idempotency_key="b").update(state="done")
+    erasure.finish()
+    assert Operation.objects.get(idempotency_key="b").actor == f"{customer.pk}:…"
+    assert traces([name]) == []
+    assert Operation.objects.filter(actor=f"{staff.pk}:Rojas7").exists()
+
+
 def test_an_open_operation_keeps_its_request(sandbox: ProviderSandbox) -> None:
     for state in OperationState:
         rows.operation(operation="create_payment", arguments={"payer": PAYER}, body=b"Ana Rojas", state=state)
