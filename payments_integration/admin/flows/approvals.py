@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.contrib.admin import AdminSite
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -71,16 +72,16 @@ def panel(
         return may_approve or may_view(model_admin.admin_site, request, model)
 
     facts = _request_facts(model_admin, operation, body or {}, sees, sees_rows)
-    return ApprovalPanel(_asked(operation), facts, notes, tools, folded)
+    return ApprovalPanel(_asked(model_admin.admin_site, operation), facts, notes, tools, folded)
 
 
 def may_have_run(fitting: list[str]) -> list[str]:
     return [_("It may have been executed already: %(ids)s fits it.") % {"ids": ", ".join(fitting)}] if fitting else []
 
 
-def _asked(operation: Operation) -> str:
+def _asked(site: AdminSite, operation: Operation) -> str:
     values = {
-        "who": display.actor(operation.actor),
+        "who": display.requester(site, operation),
         "at": display.moment(operation.created_at),
         "amount": format_money(operation.amount or 0, operation.currency),
     }

@@ -217,7 +217,10 @@ def _decision_facts(
     payment: Payment | None,
     sees_recipient: bool,
 ) -> list[Fact]:
-    asked = _("%(who)s, %(at)s") % {"who": display.actor(operation.actor), "at": display.moment(operation.created_at)}
+    asked = _("%(who)s, %(at)s") % {
+        "who": display.requester(model_admin.admin_site, operation),
+        "at": display.moment(operation.created_at),
+    }
     facts: list[Fact] = [(_("Asked for"), display.operation_name(operation.operation)), (_("Asked by"), asked)]
     facts += approvals.recipient(body.get("destination"), sees_recipient)
     if approvals.is_refund(operation):
@@ -261,7 +264,14 @@ def _same(model_admin: ReadOnlyAdmin, same: Operation | None) -> list[str]:
         return []
     words = _("{who} has asked for the same payout: {operation}, {at}.")
     link = display.admin_link(model_admin.admin_site, Operation, same.pk)
-    return [format_html(words, who=display.actor(same.actor), operation=link, at=display.moment(same.created_at))]
+    return [
+        format_html(
+            words,
+            who=display.requester(model_admin.admin_site, same),
+            operation=link,
+            at=display.moment(same.created_at),
+        )
+    ]
 
 
 def _findings(

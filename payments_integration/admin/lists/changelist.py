@@ -136,7 +136,8 @@ class ListAdmin(_ModelAdmin):
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
     personal: tuple[str, ...] = ()
-    #: Columns with links to other rows or values of them. Users who may not open those rows get text, or no value.
+    #: Columns with links to other rows, values of them, or people. Users who may not open or see them get text, or no
+    #: value.
     linked: tuple[str, ...] = ()
     #: The template above the title of each page.
     head_template = "admin/payments_integration/includes/head.html"

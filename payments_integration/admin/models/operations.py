@@ -45,7 +45,7 @@ class OperationAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
     list_defer = ("body", "error", "note", "request_ids")
-    linked = ("objects_shown", "target_shown", "result_shown")
+    linked = ("objects_shown", "target_shown", "result_shown", "actor_shown")
     personal = ("person_shown", "note_shown", "error_shown", "arguments_shown", "body_shown")
     fieldsets = (
         (None, {"fields": (
@@ -64,7 +64,6 @@ class OperationAdmin(ReadOnlyAdmin):
 
     state_shown = columns.status(_("state"), OperationState, "state")
     amount_shown = columns.money("amount", _("amount"))
-    actor_shown = columns.value("actor", _("actor"), display.actor)
     approved_by_shown = columns.value("approved_by", _("approved by"), display.actor)
     result_shown = columns.object_link(_("result"), "result_kind", "result_id")
     note_shown = columns.note("note", _("note"), quoting="arguments")
@@ -108,6 +107,10 @@ class OperationAdmin(ReadOnlyAdmin):
         """Show the person in the request. A refund to a card has none."""
         given = obj.arguments if isinstance(obj.arguments, dict) else {}
         return display.beginning(people.name_in(given.get("destination")) or people.name_in(given.get("payer")))
+
+    @admin.display(description=_("actor"))
+    def actor_shown(self, obj: Operation) -> str:
+        return display.requester(self.admin_site, obj)
 
     @admin.display(description=_("reference"))
     def reference_shown(self, obj: Operation) -> str:

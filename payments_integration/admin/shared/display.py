@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import Model
 from django.http import HttpRequest
@@ -26,7 +27,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, dates, services
 from payments_integration.admin.shared import masking
-from payments_integration.admin.shared.buttons import may_view
+from payments_integration.admin.shared.buttons import may, may_view
 from payments_integration.enums import Kind
 from payments_integration.exceptions import (
     ApprovalRequired,
@@ -40,7 +41,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import MIRRORS, Erasure, Operation, OperationState
 from payments_integration.money import format_money
 from payments_integration.payer import names
-from payments_integration.permissions import actor_name
+from payments_integration.permissions import actor_name, user_id
 from payments_integration.validation.text import visible
 from payments_integration.validation.urls import is_staff_link
 
@@ -93,6 +94,31 @@ def beginning(value: object) -> str:
 def actor(value: str) -> str:
     """Return who asked or decided, with users by their names."""
     return text(actor_name(value))
+
+
+def requester(site: AdminSite, operation: Operation) -> str:
+    """Return who asked for an operation: a customer is masked if the user of a site from ``seen`` must not see it.
+
+    A customer's user name is often their e-mail address.
+    """
+    is_hidden = operation.actor_id and getattr(site, "pi_hides", lambda _id: False)(operation.actor_id)
+    return masking.MASK if is_hidden else actor(operation.actor)
+
+
+def _is_customer(request: HttpRequest, actor_id: str) -> bool:
+    """Return True if the user with this id is not a member of staff, and the user of the request must not see them."""
+    kept = vars(request)
+    if "pi_staff" not in kept:
+        kept["pi_staff"] = None if may(request, "view_personal_data") else _staff()
+    return kept["pi_staff"] is not None and actor_id not in kept["pi_staff"]
+
+
+def _staff() -> set[str]:
+    """Return the ids of all staff. Empty if ``is_staff`` is a property of the project's user model."""
+    model: Any = get_user_model()
+    if not any(field.name == "is_staff" for field in model._meta.concrete_fields):
+        return set()
+    return set(map(user_id, model._default_manager.filter(is_staff=True).only("pk")))
 
 
 def status(value: str | None, choices: Any, *, tone: str = "") -> str:
@@ -249,6 +275,7 @@ def web_link(url: str | None) -> str:
 def seen(site: AdminSite, request: HttpRequest) -> AdminSite:
     """Return the site as the user of this request sees it: links lead only to rows that the user may open."""
     found = copy(site)
+    vars(found)["pi_hides"] = functools.partial(_is_customer, request)
     # Ask once per model: a project's backend may read the database for each permission.
     vars(found)["pi_opens"] = functools.cache(functools.partial(may_view, site, request))
     return found

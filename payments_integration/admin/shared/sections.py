@@ -139,7 +139,17 @@ class Page(NamedTuple):
 
     def operations(self, obj: Mirror) -> Iterable[Section]:
         """Yield the operations on the object and the one that created it."""
-        fields = ("operation", "state", "amount", "currency", "actor", "result_kind", "result_id", "created_at")
+        fields = (
+            "operation",
+            "state",
+            "amount",
+            "currency",
+            "actor",
+            "actor_id",
+            "result_kind",
+            "result_id",
+            "created_at",
+        )
         rows = Operation.objects.filter(account=obj.account).only("account", *fields)
         # Uses a union, because each half has its own index. With OR, a database may scan all operations by time.
         both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id))
@@ -157,7 +167,7 @@ class Page(NamedTuple):
                     row.state, OperationState, tone="quiet" if row.state == OperationState.DONE else ""
                 ),
                 _("Result"): lambda row: display.object_link(self.site, row.account, row.result_kind, row.result_id),
-                _("Asked by"): lambda row: display.actor(row.actor),
+                _("Asked by"): lambda row: display.requester(self.site, row),
             },
             obj.object_id,
             hides_none=True,

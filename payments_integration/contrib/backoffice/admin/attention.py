@@ -45,6 +45,7 @@ def attention(model_admin: OperationAdmin, request: HttpRequest) -> Attention:
     person: Callable[[Operation], str] = model_admin.person_shown
     if not model_admin.sees_personal(request):
         person = columns.masked(model_admin, "person_shown")
+    seen = model_admin.seen(request)
     cells: dict[StrOrPromise, Callable[[Operation], str]] = {
         _("Amount"): lambda row: display.money(row.amount, row.currency),
         _("Asked for"): lambda row: display.admin_link(
@@ -53,8 +54,8 @@ def attention(model_admin: OperationAdmin, request: HttpRequest) -> Attention:
         _("Recipient or payer"): person,
         _("Reference"): model_admin.reference_shown,
         _("State"): lambda row: display.status(row.state, OperationState),
-        _("About"): model_admin.seen(request).objects_shown,
-        _("Asked by"): lambda row: display.actor(row.actor),
+        _("About"): seen.objects_shown,
+        _("Asked by"): lambda row: display.requester(seen.admin_site, row),
         _("Created at"): lambda row: display.moment(row.created_at),
     }
     rows = [tuple(cell(operation) for cell in cells.values()) for operation in found]

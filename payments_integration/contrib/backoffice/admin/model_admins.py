@@ -311,6 +311,8 @@ class BackOfficeOperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
         "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
         "first_sent_at", "last_sent_at", "closed_at",
     )  # fmt: skip
+    # A customer's user name is often their e-mail address.
+    export_personal = ("actor",)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         # Show them only above the unfiltered first page.

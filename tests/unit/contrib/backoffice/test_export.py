@@ -187,7 +187,7 @@ def test_no_exported_column_holds_unmarked_personal_data_or_secrets() -> None:
     for model, model_admin in admin.site._registry.items():
         if not isinstance(model_admin, BackOfficeAdmin):
             continue
-        personal = {"extra", "body", "arguments", "error", "note", *getattr(model, "personal", ())}
+        personal = {"extra", "body", "arguments", "error", "note", "actor", *getattr(model, "personal", ())}
         assert set(model_admin.export_personal) == set(model_admin.export) & personal
         hidden = {"secret_token", "previous_secret_token", "sent_to", "claim_token", "arguments_hash", "body_digest"}
         assert not set(model_admin.export) & (hidden | {"idempotency_key", "cursor", "content_hash"})

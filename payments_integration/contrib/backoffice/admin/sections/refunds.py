@@ -153,7 +153,7 @@ def _people(page: Page, obj: Refund) -> Section:
     if operation is None:
         return Table(title, (), [], "", _("It was not asked for through this site."))
     facts: list[Fact] = [
-        (pgettext("refund", "Asked by"), display.actor(operation.actor)),
+        (pgettext("refund", "Asked by"), display.requester(page.site, operation)),
         (_("Asked at"), display.moment(operation.created_at)),
         (_("Operation"), display.admin_link(page.site, Operation, operation.pk)),
     ]

@@ -164,7 +164,7 @@ class _Teller:
             is_done = row.state == OperationState.DONE and (row.operation not in _CANCELS or self._is_canceled)
             words = (_DID if is_done else _ASKED).get(row.operation)
             amount = display.money(row.amount, row.currency) if row.amount is not None else ""
-            who = _actor(row.actor)
+            who = _actor(self.page, row)
             sentence: str
             if words is None:
                 sentence = format_html("{}: {}", who, display.operation_name(row.operation))
@@ -239,7 +239,7 @@ class _Teller:
         for refund in sorted(self.records.refunds, key=lambda row: (row.created_at, row.pk)):
             operation = asked.get(refund.pk)
             amount = _linked(self.page, refund, display.money(refund.amount, refund.currency))
-            who = self._logged_as(refund.pk) if operation is None else _actor(operation.actor)
+            who = self._logged_as(refund.pk) if operation is None else _actor(self.page, operation)
             was_approved = operation is not None and operation.approved_by
             if not who:
                 sentence = _filled(gettext_lazy("A refund of {amount} was asked for"), amount=amount)
@@ -295,9 +295,9 @@ def _person(page: Page, obj: Mirror) -> str:
     return display.text(name) if name else role
 
 
-def _actor(actor: str) -> str:
+def _actor(page: Page, operation: Operation) -> str:
     """Return who asked for it: a user, a job, or the shop if the site's code gave no name."""
-    return display.actor(actor) if actor else _THE_SHOP
+    return display.requester(page.site, operation) if operation.actor else _THE_SHOP
 
 
 def _filled(words: StrOrPromise, *, who: str = "", **values: str) -> str:

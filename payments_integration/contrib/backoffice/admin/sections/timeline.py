@@ -126,7 +126,7 @@ def _operation(site: AdminSite, row: Operation, obj: Mirror, results: dict[tuple
         state,
     )
     if row.actor:
-        details.append(_("asked by %(who)s") % {"who": display.actor(row.actor)})
+        details.append(_("asked by %(who)s") % {"who": display.requester(site, row)})
     if row.approved_by:
         values = {"who": display.actor(row.approved_by), "at": display.moment(row.approved_at)}
         details.append(_("approved by %(who)s at %(at)s") % values)
