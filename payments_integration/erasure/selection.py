@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from payments_integration import schemas
+from payments_integration.enums import DocumentType
 
 _NOT_IN_DOCUMENTS = re.compile(r"[^0-9a-z]")
 _NOT_IN_PHONES = re.compile(r"[^0-9]")
 _MIN_PHONE = 7
 _MIN_DOCUMENT = 5
+#: Keys of phones and documents, also as merchants name them in their metadata: ``customer_cpf``, ``telefono``.
+_PHONE_KEY = re.compile(r"phone|fone|fono|celular|movil|whatsapp")
+_DOCUMENT_KEY = re.compile(
+    rf"^number$|document|cedula|tax_?id|(?<![a-z])(?:{'|'.join(DocumentType.values).lower()})(?![a-z])"
+)
+_BETWEEN_WORDS = re.compile(r"[\s<>()\[\]{},;:\"'|/]+")
 _STRINGS = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
@@ -86,11 +93,11 @@ class Selection:
 
     def _is(self, name: str, text: str) -> bool:
         """Return True if the text is selected. ``name`` is its key: it tells a document's number from an account's."""
-        if self.emails and "@" in text and _email(text) in self.emails:
+        if self.emails and "@" in text and not self.emails.isdisjoint(_words(text)):
             return True
-        if self.phones and ("phone" in name or text.startswith("+")) and _phone(text) in self.phones:
+        if self.phones and (_PHONE_KEY.search(name) or text.startswith("+")) and _phone(text) in self.phones:
             return True
-        return bool(self.documents) and (name == "number" or "document" in name) and _document(text) in self.documents
+        return bool(self.documents and _DOCUMENT_KEY.search(name)) and _document(text) in self.documents
 
 
 def strings_of(body: bytes) -> set[str]:
@@ -100,6 +107,13 @@ def strings_of(body: bytes) -> set[str]:
 
 def _email(text: str) -> str:
     return text.strip().lower()
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text, which may be a sentence or ``Ana <ana@example.com>``."""
+    yield _email(text)
+    for word in _BETWEEN_WORDS.split(_email(text)):
+        yield word.rstrip(".!?")
 
 
 def _phone(text: str) -> str:

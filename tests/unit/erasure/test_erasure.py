@@ -643,7 +643,9 @@ def test_the_repr_of_a_selection_shows_no_value() -> None:
 NOT_HERS = [
     {"payer": {"email": "dana@example.com"}},
     {"payer": {"email": "ana@example.com.mx"}},
+    {"reason": "Write to dana@example.com, not to ana+1@example.com."},
     {"destination": {"account_number": "123456785"}},
+    {"metadata": {"account": "123456785", "price": "123456785"}},
     {"amount": 56912345678, "order": "56912345678"},
     {"payer": {"phone": "+569123456789"}},
     {"document": {"type": "RUT", "number": "123456785-0"}},
@@ -664,6 +666,11 @@ HERS = [
     {"extra": {"contact": ["+56912345678"]}},
     {"destination": {"holder_document": {"type": "RUT", "number": "12345678-5"}}},
     {"tax_document": "12.345.678-5"},
+    {"metadata": {"rut": "12345678-5"}},
+    {"reason": "Write to Ana@example.com."},
+    {"metadata": {"contact": "Ana Rojas <ana@example.com>"}},
+    {"metadata": {"customer_CPF": "12.345.678-5"}},
+    {"metadata": {"telefono": "56912345678"}},
 ]
 
 
