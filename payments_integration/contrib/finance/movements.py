@@ -155,9 +155,9 @@ def _record(rows: Sequence[Any], *, is_backfill: bool = False) -> int:
             missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
             if not missing:
                 continue
-            is_first = (name, currency) not in recorded[key]
-            # The app follows an object with movements: what comes to it later came when it was read.
-            occurred_at = _occurred_at(row, name, is_first, None if recorded[key] else history)
+            # The app follows an object with movements: what comes to it later came when it was read. That includes
+            # its first amount of a kind, such as a fee on the second part of a payment.
+            occurred_at = row.state_at if recorded[key] else _occurred_at(row, name, history)
             occurred_on = day_of(occurred_at)
             is_late = booking_date(occurred_on, now) != occurred_on and occurred_on >= begins_on(account)
             # If our clock is ahead, an open month would pass for a closed one, and a movement is never changed.
@@ -210,23 +210,16 @@ def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
     return sums
 
 
-def _occurred_at(
-    row: Any, name: str, is_first: bool, history: Callable[[], Mapping[ObjectKey, datetime]] | None
-) -> datetime:
-    """Return the provider's time of a movement: when the state changed, or ``succeeded_at`` if it is earlier.
-
-    The first amount came with the status. A later one may have come after it, and the row was read then.
+def _occurred_at(row: Any, name: str, history: Callable[[], Mapping[ObjectKey, datetime]]) -> datetime:
+    """Return the provider's time of an object's first movements: when the state changed, or ``succeeded_at`` if it
+    is earlier.
     """
     changed_at: datetime = row.state_at
-    if not is_first:
-        return changed_at
     succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
     if succeeded_at is not None and succeeded_at > changed_at:
         succeeded_at = None
     if succeeded_at is not None and name != MovementKind.CHARGEBACK:
         return succeeded_at
-    if history is None:
-        return changed_at
     changed_at = history().get(_key(row), changed_at)
     # The history of a first synchronisation may have only the creation, and a chargeback follows the success.
     return max(changed_at, succeeded_at or changed_at)

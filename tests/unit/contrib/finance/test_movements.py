@@ -211,6 +211,15 @@ def test_money_of_an_object_that_has_movements_is_dated_when_it_is_read() -> Non
     assert Movement.objects.get(kind="chargeback").occurred_at == at(9000)
 
 
+def test_a_fee_that_comes_with_a_later_transfer_is_dated_with_it() -> None:
+    """The first amount had no fee. Dated back to it, the fee would leave both months unexplained."""
+    paid = payment(status="succeeded", amount_received=40, fee=0, succeeded_at=factories.iso(at(10)))
+    apply(event(paid, seconds=10))
+    apply(event({**paid, "status": "overpaid", "amount_received": 4000, "fee": 40}, seconds=900))
+    found = Movement.objects.order_by("pk").values_list("kind", "amount", "occurred_at")
+    assert list(found) == [("payment", 40, at(10)), ("payment", 3960, at(900)), ("payment_fee", -40, at(900))]
+
+
 def test_events_and_reads_of_succeeded_payments_need_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take one more statement."""
     asked: list[Any] = []
