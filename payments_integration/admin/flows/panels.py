@@ -217,10 +217,8 @@ def _decision_facts(
     payment: Payment | None,
     sees_recipient: bool,
 ) -> list[Fact]:
-    asked = _("%(who)s, %(at)s") % {
-        "who": display.requester(model_admin.admin_site, operation),
-        "at": display.moment(operation.created_at),
-    }
+    who = display.requester(model_admin.admin_site, operation)
+    asked = _("%(who)s, %(at)s") % {"who": who, "at": display.moment(operation.created_at)}
     facts: list[Fact] = [(_("Asked for"), display.operation_name(operation.operation)), (_("Asked by"), asked)]
     facts += approvals.recipient(body.get("destination"), sees_recipient)
     if approvals.is_refund(operation):
@@ -263,15 +261,9 @@ def _same(model_admin: ReadOnlyAdmin, same: Operation | None) -> list[str]:
     if same is None:
         return []
     words = _("{who} has asked for the same payout: {operation}, {at}.")
-    link = display.admin_link(model_admin.admin_site, Operation, same.pk)
-    return [
-        format_html(
-            words,
-            who=display.requester(model_admin.admin_site, same),
-            operation=link,
-            at=display.moment(same.created_at),
-        )
-    ]
+    site = model_admin.admin_site
+    who, link = display.requester(site, same), display.admin_link(site, Operation, same.pk)
+    return [format_html(words, who=who, operation=link, at=display.moment(same.created_at))]
 
 
 def _findings(

@@ -140,16 +140,8 @@ class Page(NamedTuple):
     def operations(self, obj: Mirror) -> Iterable[Section]:
         """Yield the operations on the object and the one that created it."""
         fields = (
-            "operation",
-            "state",
-            "amount",
-            "currency",
-            "actor",
-            "actor_id",
-            "result_kind",
-            "result_id",
-            "created_at",
-        )
+            "operation", "state", "amount", "currency", "actor", "actor_id", "result_kind", "result_id", "created_at",
+        )  # fmt: skip
         rows = Operation.objects.filter(account=obj.account).only("account", *fields)
         # Uses a union, because each half has its own index. With OR, a database may scan all operations by time.
         both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id))
