@@ -303,7 +303,7 @@ def test_only_a_page_after_an_entirely_new_one_is_stored_without_a_look(sandbox:
 def statements(queries: CaptureQueriesContext) -> list[str]:
     """The statements without those of transactions. SQLite splits long INSERTs; the parts count as one.
 
-    A planner's hint does not count: only psycopg2 sends it in a text of its own.
+    A hint to the planner does not count: psycopg 3 sends it with its statement, and psycopg2 sends it alone.
     """
     found = [query["sql"][:60] for query in queries.captured_queries]
     found = [sql for sql in found if not sql.startswith(("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "SET LOCAL"))]

@@ -84,8 +84,8 @@ def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
         snippet = f"from payments_integration.payable import Payable\n\n{snippet}"
     write: Callable[[], None] | None = None
     if not order.is_payable and any(not manager.auto_created for manager in order.model._meta.managers):
-        place += ". Let its manager inherit from payments_integration.payable.PayableManager, "
-        place += "and a queryset of its own from PayableQuerySet"
+        place += ". Let its manager inherit from payments_integration.payable.PayableManager. "
+        place += "If it has its own queryset, let that inherit from PayableQuerySet"
     elif order.is_payable or order.model.__bases__ == (models.Model,):
         edit = partial(project_files.with_payable, name=order.name, lines=lines, is_payable=order.is_payable)
         write = partial(change, source, edit)

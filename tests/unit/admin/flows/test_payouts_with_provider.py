@@ -177,7 +177,7 @@ def test_two_people_who_confirm_the_same_payout_at_once_make_one(
     link = f'href="{url("operation", "change", operation.pk)}'
     assert link in shown.content.decode()
     assert Operation.objects.get(idempotency_key="mine").state == OperationState.CLOSED
-    # Whoever means a second payout reads of the first, and confirms again.
+    # The page now shows the first payout. A person who wants a second one confirms again.
     again = review(boss, reverse(ADD), hidden(shown.content.decode()) | FORM | {"idempotency_key": "once more"})
     assert again["twin"] == operation.pk
     assert boss.post(reverse(ADD), again).status_code == 302
@@ -257,7 +257,7 @@ def test_a_selected_payment_that_another_person_refunds_at_once_is_refused(
         url("payment", "changelist"), {"action": "refund_selected", "_selected_action": [payment.pk]}
     ).headers["Location"]
     html = page(boss, summary)
-    # It fits into what is left beside the other refund.
+    # Both refunds together are less than the payment.
     form = {**hidden(html), "refund": f"{payment.pk}:4000", "step": "confirm"}
     between(monkeypatch, lambda: services.create_refund(payment, amount=3_000))
     assert outcomes(boss.post(reverse(BULK), form)) == [(payment.pk, "refused")]
