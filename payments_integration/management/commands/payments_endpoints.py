@@ -12,12 +12,13 @@ from django.core.management import CommandError
 from django.http.request import split_domain_port, validate_host
 from django.urls import get_script_prefix
 
-from payments_integration import conf, services, site_urls
+from payments_integration import conf, projection, services, site_urls
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, recorded_error
 from payments_integration.management.arguments import chosen_accounts, exit_code, require_database
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
+from payments_integration.reconciliation import UNREADABLE
 from payments_integration.validation.urls import is_secure_url
 
 
@@ -66,6 +67,8 @@ class Command(PaymentsCommand):
         unknown = "secret not stored, WEBHOOK_SECRETS are tried" if are_set else "secret not known to the app"
         for endpoint in endpoints:
             secret = "secret known" if endpoint.secret_token else unknown
+            if projection.has_unreadable_secret(endpoint):
+                secret = UNREADABLE
             self.stdout.write(
                 f"{endpoint.pk}  {endpoint.status}  {endpoint.url}  {len(endpoint.events)} event types  {secret}"
             )
@@ -161,5 +164,5 @@ def _as_json(endpoint: WebhookEndpoint) -> dict[str, Any]:
         "status": endpoint.status,
         "url": endpoint.url,
         "events": endpoint.events,
-        "secret_is_known": bool(endpoint.secret_token),
+        "secret_is_known": bool(endpoint.secret_token) and not projection.has_unreadable_secret(endpoint),
     }

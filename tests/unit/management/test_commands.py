@@ -461,6 +461,9 @@ class TestEndpoints:
         assert "secret known" in run("payments_endpoints", "list")
         WebhookEndpoint.objects.update(secret_token="")
         assert "secret not stored, WEBHOOK_SECRETS are tried" in run("payments_endpoints", "list")
+        WebhookEndpoint.objects.update(secret_token="encrypted with a lost key")
+        assert "no key can read its secret" in run("payments_endpoints", "list")
+        assert '"secret_is_known": true' not in run("payments_endpoints", "list", "--json")
         WebhookEndpoint.objects.update(secret_token=endpoint.secret_token)
         first = endpoint.secret_token
         rotated = run("payments_endpoints", "rotate", endpoint.pk, "--show-secret")

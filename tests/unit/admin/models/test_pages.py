@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from payments_integration.db.encryption import encrypt
 from payments_integration.models import (
     AccountState,
     DoublePayment,
@@ -24,6 +26,7 @@ from payments_integration.models import (
     ObjectDispatch,
     Payment,
     Refund,
+    WebhookEndpoint,
 )
 from tests.factories import rows
 from tests.unit.admin.conftest import page, places_of, url
@@ -146,6 +149,14 @@ def test_secrets_and_their_tokens_are_never_shown(boss: Client) -> None:
         assert "hash-of-a-key" not in html
         assert "claim-token" not in html
     assert "secret known" in page(boss, url("webhookendpoint", "changelist")).lower()
+
+
+def test_a_secret_that_no_key_can_read_is_not_called_known(boss: Client) -> None:
+    row = rows.endpoint(secret_token=encrypt("whsec_it"))
+    shown = re.compile(r'field-secret_shown"><img [^>]*alt="(True|False)"')
+    assert shown.findall(page(boss, url("webhookendpoint", "changelist"))) == ["True"]
+    WebhookEndpoint.objects.filter(pk=row.pk).update(secret_token="encrypted with a lost key")
+    assert shown.findall(page(boss, url("webhookendpoint", "changelist"))) == ["False"]
 
 
 def test_an_object_links_to_related_rows(boss: Client) -> None:
