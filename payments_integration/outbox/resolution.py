@@ -147,8 +147,8 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
         The closed operation.
 
     Raises:
-        ValidationError: The operation is another one, there is no comment, its last attempt may still run, an object
-            may be the operation's (the message names it), or the provider cannot be asked.
+        ValidationError: The operation is another one, there is no comment, its last attempt may still run, the
+            provider cannot be asked, or an object may be the operation's. The message names it: see ``mark_others``.
         PermissionDenied: The actor is staff and may not.
     """
     operation = load(operation)
@@ -397,7 +397,11 @@ def _refuse_if_it_happened(operation: Operation) -> None:
 
 def _refuse_match(ids: list[str]) -> None:
     if ids:
-        refuse(_("It may have happened: %(ids)s fits it. Link it with “It happened”.") % {"ids": ", ".join(ids)})
+        message = _(
+            "It may have happened: %(ids)s fits it. Link it with “It happened”, or say with “These are others” that "
+            "it is not its result."
+        )
+        refuse(message % {"ids": ", ".join(ids)})
 
 
 def _mirrored_matches(operation: Operation, call: operations.ProviderCall) -> list[str]:

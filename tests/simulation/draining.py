@@ -190,13 +190,25 @@ def people_decide(world: World) -> bool:
                 # The dashboard shows no secret, so a person cannot tell. The app rotates again.
                 services.look_up(operation, "Ana")
             else:
-                services.mark_never_happened(operation, "Ana", "not in the dashboard")
+                _close_as_never_happened(operation)
         except ValidationError as error:
             world.violated("what a person finds can be linked", f"{operation}, {object_id}: {error}")
     if _given_up_rotations().exists():
         # The deliveries' secret is in doubt, and a rotation costs nothing.
         world.start("web-1", "a new rotation", lambda: services.rotate_webhook_secret(world.endpoint_id))
     return bool(waiting)
+
+
+def _close_as_never_happened(operation: Operation) -> None:
+    """Say that objects of a lost ledger, which fit as well, are others if they keep it from being closed."""
+    try:
+        services.mark_never_happened(operation, "Ana", "not in the dashboard")
+    except ValidationError:
+        fitting = services.fitting_objects(operation)
+        if not fitting or "mark_others" not in services.possible_resolutions(operation):
+            raise
+        services.mark_others(operation, fitting, "Ana", "an older backup knew them")
+        services.mark_never_happened(operation, "Ana", "not in the dashboard")
 
 
 def _made_elsewhere(world: World, operation: Operation) -> str:

@@ -405,7 +405,7 @@ class TestItNeverHappened:
         sent = timezone.now() - timedelta(hours=24)
         Operation.objects.update(first_sent_at=sent, last_sent_at=sent, next_attempt_at=None)
         assert services.resume_operations() == {"needs_person": 1}
-        with pytest.raises(ValidationError, match="It may have happened"):
+        with pytest.raises(ValidationError, match=r"It may have happened: .* say with “These are others”"):
             services.mark_never_happened(only_operation(), "ana", "not in the dashboard")
         assert "mark_others" in services.possible_resolutions(only_operation())
         services.mark_others(only_operation(), others, "ana", "of the dashboard")
