@@ -652,7 +652,8 @@ def check_keys(databases: Collection[str] | None = None, **options: Any) -> Mess
             "E010",
             f"No key can read the secrets of {', '.join(unreadable)}; deliveries that they sign get 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"] (without that setting: the old '
-            "SECRET_KEY into SECRET_KEY_FALLBACKS), or rotate the secrets.",
+            "SECRET_KEY into SECRET_KEY_FALLBACKS), or rotate the secrets. If this is a copy of another site's "
+            "database, silence this check: no delivery comes here.",
         )
 
 
