@@ -796,7 +796,11 @@ class Schedule(RuleBasedStateMachine):
         in_hand = ObjectDispatch.objects.exclude(claim_token="").exclude(event_in_hand="").order_by("turn", "pk")
         if ids := list(in_hand.values_list("event_in_hand", flat=True)):
             event = Event.objects.filter(pk=_pick(ids, which), state=EventState.APPLIED)
-            world.finished |= set(event.values_list("pk", flat=True))
+            for pk in event.values_list("pk", flat=True):
+                if world.watch.reopened[pk]:
+                    world.watch.reopened[pk] -= 1  # it waited because somebody had replayed it
+                else:
+                    world.finished.add(pk)
             event.update(state=EventState.DONE)
         if worker in world.waiting:
             self.go_on(world.waiting.index(worker), False, [])
