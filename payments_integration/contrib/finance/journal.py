@@ -15,10 +15,11 @@ from itertools import pairwise
 from django.db.models import Count, QuerySet
 
 from payments_integration.contrib.finance.balances import Amounts
-from payments_integration.contrib.finance.closing import close_months_before_reading, ends_of
+from payments_integration.contrib.finance.closing import close_months_before_reading, ends_of, without_end
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.db.keyset import Order
 from payments_integration.db.sums import ExactSum
+from payments_integration.models import Balance
 
 #: The first and last day that a journal may have. Every database stores these years.
 EARLIEST, LATEST = date(1970, 2, 1), date(8999, 12, 1)
@@ -126,6 +127,12 @@ def steps(period: Period) -> list[Period]:
 def month_after(day: date) -> date:
     """Return the first day of the next month."""
     return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
+def unstored(period: Period) -> QuerySet[Balance]:
+    """Return the balances whose last month is not stored: reconciliation is behind, or the database is read-only."""
+    found = without_end(month_after(period.until - _DAY))
+    return found if period.account is None else found.filter(account=period.account)
 
 
 def together(found: Iterable[Statement]) -> list[Statement]:

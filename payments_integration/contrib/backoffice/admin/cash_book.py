@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, QueryDict
 from django.utils import timezone
 from django.utils.text import capfirst
@@ -30,7 +29,6 @@ from payments_integration.contrib.backoffice.admin.days import FROM, LAST_YEAR, 
 from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.contrib.backoffice.admin.lists import FORMAT
 from payments_integration.contrib.finance.balances import Amounts
-from payments_integration.contrib.finance.closing import without_end
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
 from payments_integration.contrib.finance.journal import (
     MOST_DAYS,
@@ -41,6 +39,7 @@ from payments_integration.contrib.finance.journal import (
     statements_of,
     steps,
     together,
+    unstored,
 )
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.contrib.finance.movements import closes_at
@@ -276,7 +275,7 @@ class CashBookPage:
             "earlier_url": self._address(_earlier(period, by_month), currency),
             "later_url": self._address(later, currency) if (later := _later(period, by_month)) else "",
             "open_until": (open_until := _open_until(period)),
-            "is_stored": not open_until and not _unstored(period).exists(),
+            "is_stored": not open_until and not unstored(period).exists(),
         }
 
     def _is_this_month(self, period: Period) -> bool:
@@ -431,12 +430,6 @@ def _open_until(period: Period) -> str:
     """Return the time until which movements may be added, or "" if the months are closed."""
     closes = closes_at(period.until)
     return display.moment(closes) if timezone.now() < closes else ""
-
-
-def _unstored(period: Period) -> QuerySet[Balance]:
-    """Return the balances whose last month is not stored: reconciliation is behind, or the database is read-only."""
-    found = without_end(month_after(period.until - _DAY))
-    return found if period.account is None else found.filter(account=period.account)
 
 
 def _joined(first: str, rest: Iterator[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import io
 import itertools
 import os
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -16,12 +16,13 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from payments_integration.contrib.finance import formats, journal
 from payments_integration.contrib.finance.formats import CSV_HEADER
 from payments_integration.contrib.finance.journal import Period, statements
 from payments_integration.contrib.finance.models import Movement, MovementKind
-from payments_integration.models import Balance
+from payments_integration.models import AccountState, Balance
 from tests.factories import T0, event, payment, rows
 from tests.unit.contrib.finance.books import apply, movement
 
@@ -240,6 +241,18 @@ def test_a_statement_is_of_one_account_and_currency() -> None:
 
 
 # Closed months
+
+
+def test_a_closed_month_whose_balances_may_still_change_is_named() -> None:
+    """Reconciliation is behind: an event of the month may still be found."""
+    balance(("2025-12-31T00:00:00", 0), ("2026-01-05T00:00:00", 0))
+    text = "The period is closed, but these balances are not stored yet and may change: default CLP.\n"
+    state = AccountState.objects.create(account="default", watermark=datetime(2026, 1, 20, tzinfo=UTC))
+    assert text in run(check=True)[1]
+    assert text not in run(Period(JANUARY.since, JANUARY.until, "second"))[1]
+    state.watermark = timezone.now()
+    state.save()
+    assert "not stored yet" not in run(check=True)[1]
 
 
 def test_what_is_recorded_later_is_in_the_file_of_that_month_with_its_own_date() -> None:

@@ -12,7 +12,7 @@ from django.utils.dateparse import parse_date
 
 from payments_integration.contrib.finance import balances, movements
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
-from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements
+from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements, unstored
 from payments_integration.dates import on_site
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
 from payments_integration.management.command import PaymentsCommand
@@ -100,6 +100,10 @@ def _report(period: Period, found: list[Statement]) -> list[str]:
     if timezone.now() < movements.closes_at(period.until):
         closes = on_site(movements.closes_at(period.until))
         lines.append(f"The period is open: movements may be added to it until {closes:%Y-%m-%d %H:%M}.")
+    elif names := sorted(f"{balance.account} {balance.currency}" for balance in unstored(period)):
+        lines.append(
+            f"The period is closed, but these balances are not stored yet and may change: {', '.join(names)}."
+        )
     return lines
 
 
