@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
-from django.db import connections, router
+from django.db import DatabaseError, connections, router
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
@@ -79,14 +79,17 @@ def require_past(since: datetime | None) -> None:
 
 
 def require_tables() -> None:
-    """Raise CommandError if the app's tables do not exist yet."""
-    using = router.db_for_write(Operation)
-    if Operation._meta.db_table not in connections[using].introspection.table_names():
+    """Raise CommandError if the database cannot be read, or the app's tables do not exist yet."""
+    try:
+        tables = connections[router.db_for_write(Operation)].introspection.table_names()
+    except DatabaseError as error:
+        raise CommandError(f"The database cannot be read: {error}") from error
+    if Operation._meta.db_table not in tables:
         raise CommandError("The tables of payments_integration do not exist yet. Run manage.py migrate first.")
 
 
 def require_database() -> None:
-    """Raise CommandError if the app's tables do not exist yet, or if a transaction is open: these commands commit."""
+    """Do as ``require_tables``, and raise CommandError if a transaction is open: these commands commit."""
     require_tables()
     if in_transaction():
         raise CommandError(

@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 from django.conf.urls.i18n import i18n_patterns
 from django.core.management import CommandError, call_command, get_commands, load_command_class
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone, translation
 
@@ -312,6 +312,13 @@ def test_before_migrate_a_command_says_so_in_one_line(words: list[str], tmp_path
         "CommandError: The tables of payments_integration do not exist yet. Run manage.py migrate first."
     )
     assert "Traceback" not in done.stderr
+
+
+def test_without_its_database_a_command_says_so_in_one_line() -> None:
+    """Cron mails what a command prints, every minute."""
+    gone = mock.patch.object(connection.introspection, "table_names", side_effect=OperationalError("no server"))
+    with gone, pytest.raises(CommandError, match="The database cannot be read: no server"):
+        run("payments_process")
 
 
 @pytest.mark.parametrize(
