@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any
@@ -45,6 +46,7 @@ from payments_integration.contrib.backoffice.todo.rows import (
 )
 from payments_integration.db import statements
 from payments_integration.db.claims import NOW
+from payments_integration.db.sizes import in_parts
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
     VOID_PAYOUT_STATUSES,
@@ -93,10 +95,21 @@ def mirrored_rows(asked: Asked) -> list[Found]:
     times = {NOW - each: now - each for age in ages for each in (age, age + _CLOCKS)}
     # This statement reads the big tables. Django takes longer to build it than the database to answer it.
     using = router.db_for_write(Payment)
-    found = [Found(*row) for row in _parts(like, SHOWN + 1, using=using, given=given, times=times)]
-    refunded = {row.about for row in found if row.kind == Kind.REFUND}
-    replaced = _replaced(asked.account, refunded) if refunded else set()
-    return [row for row in found if row.kind != Kind.REFUND or row.thing not in replaced]
+    most = SHOWN + 1
+    found = [Found(*row) for row in _parts(like, most, using=using, given=given, times=times)]
+    others = [row for row in found if row.kind != Kind.REFUND]
+    refunds = [row for row in found if row.kind == Kind.REFUND]
+    while refunds:
+        payments = sorted({row.about for row in refunds})
+        replaced = set().union(*(_replaced(asked.account, part) for part in in_parts(payments)))
+        lacking = [row for row in refunds if row.thing not in replaced]
+        if len(refunds) < most or len(lacking) > SHOWN:
+            return others + lacking
+        # The statement was cut, and what it left out may lack another refund.
+        most *= 4
+        of_refunds = replace(like, kinds=(Kind.REFUND,))
+        refunds = [Found(*row) for row in _parts(of_refunds, most, using=using, given=given, times=times)]
+    return others
 
 
 @statements.built_once

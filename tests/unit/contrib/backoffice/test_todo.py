@@ -326,6 +326,21 @@ def test_refunds_that_failed_at_once_do_not_replace_each_other_and_a_gone_one_ne
     assert kinds() == []
 
 
+def test_refunds_that_were_replaced_do_not_hide_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement leaves refunds whose first replacement failed too: only the comparison of amounts drops them."""
+    monkeypatch.setattr(mirrored, "SHOWN", 2)
+    for _number in range(3):
+        payment = rows.payment(amount_received=10_000, refunded_amount=0)
+        for days in (9, 7):
+            refund = rows.refund(payment=payment, amount=500, created_at=ago(days=days))
+            became(refund, "failed", ago(days=days - 1))
+        rows.refund(payment=payment, amount=500, status="succeeded", created_at=ago(days=5))
+    assert shown_refunds() == []
+    lost = rows.refund(payment=rows.payment(amount_received=10_000, refunded_amount=0), amount=500)
+    became(lost, "failed", ago(days=1))
+    assert shown_refunds() == [lost.pk]
+
+
 def test_a_refund_does_not_replace_itself() -> None:
     """The time of a status may have no fractions of a second, so it may be before the creation."""
     became(rows.refund(payment=rows.payment(), amount=500, created_at=ago(hours=3)), "failed", ago(hours=3, seconds=1))
