@@ -12,9 +12,10 @@ from contextvars import ContextVar, Token
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
+from payments_integration.db.transactions import updated_row
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger
-from payments_integration.outbox.outcomes import Claim
+from payments_integration.outbox.outcomes import RELEASED
 
 _look: ContextVar[Callable[[Operation], None] | None] = ContextVar("payments_integration_second_look", default=None)
 
@@ -37,20 +38,28 @@ class SecondLook:
             _look.reset(self._token)
 
 
-def take(operation: Operation) -> None:
-    """Take the second look of the context. If it raises ValidationError, close the new operation and raise it."""
+def take(operation: Operation) -> bool:
+    """Take the second look of the context. If it raises ValidationError, close the new operation and raise it.
+
+    Returns False if the operation is no longer this call's to send or close: its row has the outcome.
+    """
     look = _look.get()
     try:
         if look is not None:
             look(operation)
     except ValidationError:
-        closing = {
+        closing = RELEASED | {
             "state": OperationState.CLOSED,
             "closed_at": timezone.now(),
             "next_attempt_at": None,
             "may_have_run": False,
             "note": operation.with_note("it was not sent: the same was asked for at the same time"),
         }
-        Claim(operation, operation.claim_token, earlier_may_have_run=False).release(**closing)
+        # One that waits for approval has no claim, and a person may have approved it during the look.
+        as_recorded = {"id": operation.pk, "claim_token": operation.claim_token, "state": operation.state}
+        if not updated_row(Operation, where=as_recorded, values=closing):
+            operation.refresh_from_db()
+            return False
         ledger.assign(operation, closing)
         raise
+    return True

@@ -71,7 +71,7 @@ def submit(intent: Intent, check: CommitCheck) -> Any:
         intent, precondition, client=client, may_read=True, reopenable=reopenable, check=check
     )
     if is_new:
-        second_look.take(operation)
+        is_new = second_look.take(operation)
     if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
         return outcomes.outcome_of(operation)
     return sending.send_now(operation, client)

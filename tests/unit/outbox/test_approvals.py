@@ -617,3 +617,19 @@ def test_a_line_of_a_comment_cannot_pass_for_an_entry_of_the_note(waiting: Opera
     note = services.reject(waiting, checker, comment).note
     assert [line for line in note.splitlines() if not line.startswith(" ")] == [note.splitlines()[0]]
     assert "boss approved it" in note
+
+
+@pytest.mark.promise(5)
+def test_what_is_approved_during_the_second_look_is_not_closed(fake: Fake, maker: User, checker: User) -> None:
+    """It was sent: a person who read “closed without effect” would ask for the payout again."""
+    fake.available = 50_000
+
+    def approve_and_find_another(operation: Operation) -> None:
+        services.approve(operation.pk, checker)
+        raise ValidationError("the same was asked for")
+
+    with services.SecondLook(approve_and_find_another):
+        made = services.create_payout(**LIMITED, idempotency_key="k1", actor=maker)
+    operation = only_operation()
+    assert (operation.state, operation.result_id) == (OperationState.DONE, made.pk)
+    assert "not sent" not in operation.note

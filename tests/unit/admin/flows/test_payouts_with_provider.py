@@ -195,12 +195,12 @@ def test_if_two_calls_find_each_other_the_first_one_is_sent(
     theirs = review(other, reverse(ADD), {**FORM, "idempotency_key": "theirs"})
     take, seen = second_look.take, []
 
-    def take_after_the_other(operation: Operation) -> None:
+    def take_after_the_other(operation: Operation) -> bool:
         monkeypatch.setattr(second_look, "take", take)
         # Both passed the first look. This one is recorded already, so the other one finds it and is closed.
         monkeypatch.setattr(SendingPage, "may_send", lambda *args: True)
         seen.append(other.post(reverse(ADD), theirs).status_code)
-        take(operation)
+        return take(operation)
 
     monkeypatch.setattr(second_look, "take", take_after_the_other)
     assert boss.post(reverse(ADD), mine).status_code == 302
