@@ -270,8 +270,10 @@ def _without(actor: str, texts: Iterable[str]) -> str:
     name = actor_name(actor)
     shown = name
     for found in sorted(texts, key=len, reverse=True):
-        # A user name may be written in another case, or be a document without its punctuation.
-        shown = re.sub(re.escape(found), "…", shown, flags=re.IGNORECASE)
+        # A user name may be written in another case, or be a document without its punctuation. The address
+        # ana@example.com is no part of susana@example.com or ana@example.com.mx, but of google_ana@example.com.
+        wanted = rf"(?<![^\W_]){re.escape(found)}(?!\.?[^\W_])" if "@" in found else re.escape(found)
+        shown = re.sub(wanted, "…", shown, flags=re.IGNORECASE)
         if _plain(found) and _plain(found) == _plain(name):
             shown = "…"
     return f"{actor.removesuffix(name)}{shown}"

@@ -718,6 +718,22 @@ def test_a_customers_name_is_erased_where_the_call_has_no_payer(
     assert Operation.objects.filter(actor=f"{staff.pk}:Rojas7").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("susana@example.com", "susana@example.com"),
+        ("ana@example.com.mx", "ana@example.com.mx"),
+        ("google_ana@example.com", "google_…"),
+        ("Ana <ana@example.com>.", "Ana <…>."),
+    ],
+)
+def test_a_name_in_which_another_address_ends_or_begins_with_the_payers_stays(name: str, left: str) -> None:
+    made = rows.operation(actor=name, arguments={"payer": {"email": "ana@example.com"}}, state="done")
+    erase(emails=("ana@example.com",))
+    made.refresh_from_db()
+    assert made.actor == left
+
+
 def test_an_open_operation_keeps_its_request(sandbox: ProviderSandbox) -> None:
     for state in OperationState:
         rows.operation(operation="create_payment", arguments={"payer": PAYER}, body=b"Ana Rojas", state=state)
