@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from payments_integration import schemas
@@ -19,6 +20,8 @@ _PHONE_KEY = re.compile(r"phone|fone|fono|celular|movil|whatsapp")
 _DOCUMENT_KEY = re.compile(
     rf"^number$|document|cedula|tax_?id|(?<![a-z])(?:{'|'.join(DocumentType.values).lower()})(?![a-z])"
 )
+#: Between the words of ``customerCpf`` and ``CPFCliente``.
+_IN_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN_WORDS = re.compile(r"[\s<>()\[\]{},;:\"'|/]+")
 _STRINGS = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
@@ -77,7 +80,7 @@ class Selection:
 
     def is_in(self, value: Any) -> bool:
         """Return True if a JSON value holds one of the selected values, at any depth."""
-        return any(self._is(name.lower(), text) for name, text in schemas.texts_in(value))
+        return any(self._is(_key(name), text) for name, text in schemas.texts_in(value))
 
     def is_in_body(self, body: bytes) -> bool:
         """Return True if the bytes of an event hold one of them. Bytes that are not JSON are searched as text."""
@@ -103,6 +106,11 @@ class Selection:
 def strings_of(body: bytes) -> set[str]:
     """Return every quoted string of the bytes, which need not be JSON. Used to find ids of objects."""
     return {found.decode("ascii", "replace") for found in _STRINGS.findall(body)}
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> str:
+    return _IN_CAMEL_CASE.sub("_", name).lower()
 
 
 def _email(text: str) -> str:

@@ -670,6 +670,9 @@ HERS = [
     {"reason": "Write to Ana@example.com."},
     {"metadata": {"contact": "Ana Rojas <ana@example.com>"}},
     {"metadata": {"customer_CPF": "12.345.678-5"}},
+    {"metadata": {"customerCpf": "12.345.678-5"}},
+    {"metadata": {"clienteRUT": "12345678-5"}},
+    {"metadata": {"RUTCliente": "12345678-5"}},
     {"metadata": {"telefono": "56912345678"}},
 ]
 
