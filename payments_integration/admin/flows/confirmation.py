@@ -117,6 +117,9 @@ class SendingPage(ABC):
         """
 
         def look(operation: Operation) -> None:
+            if operation.idempotency_key not in self.keys:
+                # A receiver of the site makes a call of its own, which may look like the page's.
+                return
             until = time.monotonic() + WAIT_FOR_TWIN
             while (twin := self._new_twin(subject)) is not None:
                 is_first = (operation.created_at, operation.pk) < (twin.created_at, twin.pk)

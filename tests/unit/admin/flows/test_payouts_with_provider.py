@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models.signals import post_save
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -244,6 +246,26 @@ def test_two_people_who_refund_a_part_at_once_make_one_refund(
     assert len(payments_sandbox.project.refunds) == 1
     # The page has another key: its own was used up.
     assert hidden(shown.content.decode())["idempotency_key"] != mine["idempotency_key"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_call_of_the_site_within_a_page_is_not_closed(boss: Client, payments_sandbox: Any) -> None:
+    """A receiver refunds the shipping when a part is refunded. Nobody else asked for that."""
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    carried = review(boss, address, {**form_of(boss, payment), "amount": "3000"})
+
+    def refund_the_shipping(instance: Refund, created: bool, **kwargs: Any) -> None:
+        if created and instance.amount == 3_000:
+            transaction.on_commit(partial(services.create_refund, payment, amount=100, idempotency_key="shipping"))
+
+    post_save.connect(refund_the_shipping, sender=Refund)
+    try:
+        assert boss.post(address, carried).status_code == 302
+    finally:
+        post_save.disconnect(refund_the_shipping, sender=Refund)
+    assert Operation.objects.get(idempotency_key="shipping").state == OperationState.DONE
+    assert sorted(made["amount"] for made in payments_sandbox.project.refunds.values()) == [100, 3_000]
 
 
 @pytest.mark.promise(5)
