@@ -234,8 +234,8 @@ def _erase_operation(pk: str, texts: Collection[str]) -> str:
     texts = {*texts, *_texts([operation.arguments.get(name) for name in _PERSONAL])}
     is_open = operation.state in OPEN_OPERATION_STATES
     values: dict[str, Any] = {}
-    if operation.state != OperationState.AWAITING_APPROVAL:
-        # Until it is approved, the name keeps the person who asked from approving it.
+    if operation.state != OperationState.AWAITING_APPROVAL or operation.actor_id:
+        # Until it is approved, a name without an id keeps the person who asked from approving it.
         values = {name: _without(getattr(operation, name), texts) for name in ("actor", "approved_by")}
     if not is_open:
         values |= {

@@ -701,7 +701,7 @@ def test_every_field_with_a_persons_structure_is_personal() -> None:
 
 
 @pytest.mark.parametrize("name", ["ana@example.com", "Ana@Example.com", "+56912345678", "123456785"])
-@pytest.mark.parametrize("state", ["done", "unknown"])
+@pytest.mark.parametrize("state", ["done", "unknown", "awaiting_approval"])
 def test_a_customers_name_is_erased_where_the_call_has_no_payer(
     sandbox: ProviderSandbox, name: str, state: str
 ) -> None:
