@@ -292,8 +292,9 @@ class Merchant:
             case "open":
                 transaction.atomic().__enter__()
             case "unfinished":
-                self._unfinished.append(_in_block())
-                next(self._unfinished[-1])
+                generator = _in_block()
+                next(generator)  # it may stand still at its BEGIN
+                self._unfinished.append(generator)
             case "autocommit":
                 transaction.set_autocommit(False)
             case _ if kind != GO:
